@@ -1,0 +1,64 @@
+// What the model is: sizes and the choices that make a family (GPT, Llama, Qwen2, Mixtral).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tessera::spec {
+
+enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
+enum class PositionKind : uint8_t { kLearned, kRope, kNone };
+enum class ActivationKind : uint8_t { kGelu, kSwiGlu };  // kGelu: tanh approximation
+
+std::string_view ToString(NormKind kind);        // "layernorm", "rmsnorm"
+std::string_view ToString(PositionKind kind);    // "learned", "rope", "none"
+std::string_view ToString(ActivationKind kind);  // "gelu", "swiglu"
+std::optional<NormKind> NormKindFromString(std::string_view text);
+std::optional<PositionKind> PositionKindFromString(std::string_view text);
+std::optional<ActivationKind> ActivationKindFromString(std::string_view text);
+
+// Llama 3.1's stretching of low rotary frequencies ("rope_type": "llama3").
+struct RopeScaling {
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  int64_t original_max_sequence_length = 8192;
+  bool operator==(const RopeScaling&) const = default;
+};
+
+// Mixture of experts in place of the MLP of every layer.
+struct MoeSpec {
+  int num_experts = 0;
+  int experts_per_token = 0;  // top-k
+  int64_t expert_ffn_hidden_size = 0;
+  bool operator==(const MoeSpec&) const = default;
+};
+
+struct ModelSpec {
+  std::string name;
+  NormKind norm = NormKind::kLayerNorm;
+  PositionKind position = PositionKind::kLearned;
+  ActivationKind activation = ActivationKind::kGelu;
+  int num_layers = 0;
+  int64_t hidden_size = 0;
+  int num_attention_heads = 0;
+  int num_key_value_heads = 0;  // = num_attention_heads without grouped queries
+  int64_t head_dim = 0;         // num_attention_heads * head_dim may differ from hidden_size
+  int64_t ffn_hidden_size = 0;
+  int64_t vocab_size = 0;
+  int64_t max_sequence_length = 0;
+  bool qkv_bias = false;
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  bool tied_embeddings = false;
+  double norm_epsilon = 1e-5;
+  double rope_theta = 10000;
+  std::optional<RopeScaling> rope_scaling;
+  std::optional<MoeSpec> moe;
+  double init_standard_deviation = 0.02;
+  bool operator==(const ModelSpec&) const = default;
+};
+
+}  // namespace tessera::spec

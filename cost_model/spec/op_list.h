@@ -1,0 +1,101 @@
+// The operations of one micro-batch on one rank, and the tensors that forward passes keep. The
+// engine's hand-written layers must run exactly these, in this order; the cost model prices them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost_model/base/op.h"
+#include "cost_model/spec/rank_layout.h"
+#include "cost_model/spec/stage_partition.h"
+
+namespace tessera::spec {
+
+// Sizes on one rank, worked out once from the specs.
+struct LocalShape {
+  int64_t batch = 0;            // micro-batch size
+  int64_t sequence = 0;         // of this rank's attention: s / cp
+  int64_t tokens = 0;           // batch * sequence
+  int64_t local_tokens = 0;     // tokens / tp under sequence parallelism, else tokens
+  int64_t hidden = 0;
+  int64_t head_dim = 0;
+  int64_t heads = 0;            // query heads here
+  int64_t kv_heads = 0;         // key/value heads here, replicated ones included
+  int64_t qkv_width = 0;        // (heads + 2 * kv_heads) * head_dim
+  int64_t attention_width = 0;  // heads * head_dim
+  int64_t ffn = 0;              // MLP width here
+  int64_t vocab = 0;            // padded vocabulary columns here
+  int tensor_parallel_size = 1;
+  bool sequence_parallel = false;
+};
+// REQUIRES: FindViolations is empty.
+LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
+                          const ParallelSpec& parallel);
+
+struct Op {
+  base::OpRecord record;
+  bool recomputed = false;  // a forward operation run again in the backward pass
+};
+
+// One transformer layer, the embedding, the head. Appended to `ops` in execution order.
+void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel,
+                        const LocalShape& shape, std::vector<Op>& ops);
+void AppendLayerBackward(const ModelSpec& model, const ParallelSpec& parallel,
+                         const LocalShape& shape, std::vector<Op>& ops);
+void AppendEmbeddingForward(const ModelSpec& model, const ParallelSpec& parallel,
+                            const LocalShape& shape, std::vector<Op>& ops);
+void AppendEmbeddingBackward(const ModelSpec& model, const ParallelSpec& parallel,
+                             const LocalShape& shape, std::vector<Op>& ops);
+void AppendHeadForward(const ModelSpec& model, const ParallelSpec& parallel,
+                       const LocalShape& shape, std::vector<Op>& ops);
+void AppendHeadBackward(const ModelSpec& model, const ParallelSpec& parallel,
+                        const LocalShape& shape, std::vector<Op>& ops);
+
+// A whole virtual stage, forward or backward, pipeline transfers apart.
+std::vector<Op> StageForwardOps(const ModelSpec& model, const TrainingSpec& training,
+                                const ParallelSpec& parallel, const VirtualStage& stage);
+std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& training,
+                                 const ParallelSpec& parallel, const VirtualStage& stage);
+
+// A tensor kept from the forward to the backward pass.
+struct SavedTensor {
+  std::string name;
+  int64_t num_bytes = 0;
+};
+// What one layer keeps, and what full recomputation brings back for one layer at a time
+// (kNone's list less the layer's input).
+std::vector<SavedTensor> LayerSavedTensors(const ModelSpec& model, const TrainingSpec& training,
+                                           const ParallelSpec& parallel, const LocalShape& shape);
+std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
+                                                const TrainingSpec& training,
+                                                const ParallelSpec& parallel,
+                                                const LocalShape& shape);
+std::vector<SavedTensor> EmbeddingSavedTensors(const ModelSpec& model, const LocalShape& shape);
+std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,
+                                          const LocalShape& shape);
+
+// Bytes that a virtual stage keeps per micro-batch, and the most that its backward pass adds on
+// top by recomputation.
+struct StageActivationBytes {
+  int64_t saved_bytes = 0;
+  int64_t recomputed_bytes = 0;
+};
+StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
+                                       const ParallelSpec& parallel, const VirtualStage& stage);
+
+// Elements that one pipeline transfer carries.
+int64_t PipelineTransferElements(const LocalShape& shape);
+
+// FLOPs of one operation (multiply and add counted apart); 0 for communication.
+double FlopsOf(const base::OpRecord& record);
+// Least bytes an operation moves to and from memory, with `element_bytes` per activation.
+double MemoryBytesOf(const base::OpRecord& record, int64_t element_bytes);
+
+// Model FLOPs of one step by Megatron-LM's convention (no recomputation): 3 times the forward
+// matrix products and attention; causal attention counted in full or halved.
+enum class FlopsConvention : uint8_t { kFull, kCausal };
+double ModelFlopsPerStep(const ModelSpec& model, const TrainingSpec& training,
+                         FlopsConvention convention);
+
+}  // namespace tessera::spec

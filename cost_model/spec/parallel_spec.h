@@ -1,0 +1,71 @@
+// How the work is laid out: the size of every axis and the choices that go with it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cost_model/spec/cluster_spec.h"
+#include "cost_model/spec/model_spec.h"
+#include "cost_model/spec/training_spec.h"
+
+namespace tessera::spec {
+
+enum class Recompute : uint8_t { kNone, kSelective, kFull };
+enum class ScheduleKind : uint8_t { kGPipe, kOneForwardOneBackward, kInterleaved };
+enum class AttentionKind : uint8_t { kUnfused, kFlash };
+
+std::string_view ToString(Recompute recompute);  // "none", "selective", "full"
+std::string_view ToString(ScheduleKind kind);    // "gpipe", "1f1b", "interleaved"
+std::string_view ToString(AttentionKind kind);   // "unfused", "flash"
+std::optional<Recompute> RecomputeFromString(std::string_view text);
+std::optional<ScheduleKind> ScheduleKindFromString(std::string_view text);
+std::optional<AttentionKind> AttentionKindFromString(std::string_view text);
+
+struct ParallelSpec {
+  int tensor_parallel_size = 1;
+  int pipeline_parallel_size = 1;
+  int data_parallel_size = 1;
+  int context_parallel_size = 1;
+  int expert_parallel_size = 1;
+  int virtual_pipeline_size = 1;  // model chunks per pipeline stage; above 1 only if interleaved
+  int64_t micro_batch_size = 1;
+  bool sequence_parallel = false;
+  Recompute recompute = Recompute::kNone;
+  int zero_stage = 1;  // 1: optimizer state sharded over dp (the distributed optimizer)
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  AttentionKind attention = AttentionKind::kFlash;
+  std::string rank_order = "tp-cp-ep-dp-pp";  // first varies fastest
+  // Layers of each virtual stage (chunk c of stage r is virtual stage c * pp + r); empty: as even
+  // as can be, see PartitionStages.
+  std::vector<int> layers_per_virtual_stage;
+  int64_t vocab_size_multiple = 128;       // the padded vocabulary is a multiple of this times tp
+  int64_t bucket_elements = 40'000'000;    // gradient bucket size aimed at
+  bool overlap_grad_reduce = true;
+  bool operator==(const ParallelSpec&) const = default;
+};
+
+// tp * cp * pp * dp; experts share the data-parallel ranks.
+int WorldSize(const ParallelSpec& parallel);
+// Micro-batches of one step on one pipeline. REQUIRES: FindViolations is empty.
+int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel);
+
+// A broken rule or limit. `needed` and `available` carry the two numbers that clash.
+struct Violation {
+  std::string constraint;  // short and stable: "heads % tp", "device memory"
+  std::string message;     // one sentence with the numbers
+  double needed = 0;
+  double available = 0;
+  std::string unit;
+  bool operator==(const Violation&) const = default;
+};
+
+// Every rule that the layout breaks, memory apart: sizes that must divide, schedules that need more
+// micro-batches, axes that the model cannot use. Empty: the engine can build it.
+// `num_devices` 0 leaves the world size free.
+std::vector<Violation> FindViolations(const ModelSpec& model, const TrainingSpec& training,
+                                      const ParallelSpec& parallel, int num_devices);
+
+}  // namespace tessera::spec

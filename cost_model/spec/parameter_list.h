@@ -1,0 +1,67 @@
+// Every parameter of the model: name, global shape, how it is split over tensor-parallel ranks.
+// Planner: bytes. Engine: allocation, initialisation, reductions, checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost_model/spec/stage_partition.h"
+
+namespace tessera::spec {
+
+enum class InitKind : uint8_t { kNormal, kZeros, kOnes };
+
+// Slice of one dimension over the tensor-parallel ranks.
+// dim -1: every rank holds all of it. Otherwise the (padded) dimension is cut into num_shards equal
+// parts; with fewer shards than ranks (key/value heads fewer than tp) tp / num_shards neighbouring
+// ranks hold the same part.
+struct ParameterShard {
+  int dim = -1;
+  int num_shards = 1;
+  int64_t padded_size = 0;  // of the dimension; beyond the global size lie zeros
+  bool operator==(const ParameterShard&) const = default;
+};
+
+struct ParameterSpec {
+  std::string name;  // "layers.3.attention.q.weight"
+  std::vector<int64_t> global_shape;  // without padding
+  ParameterShard shard;
+  InitKind init = InitKind::kNormal;
+  double init_standard_deviation = 0;
+  bool weight_decay = false;  // two or more dimensions
+  // Each tensor-parallel rank sees only its tokens under sequence parallelism: gradients are
+  // summed over tp there.
+  bool sequence_parallel_gradient = false;
+  // A second holder of a tied embedding (last stage when pp > 1): gradients are summed over the
+  // embedding group, and norms and checkpoints count the first holder alone.
+  bool tied_copy = false;
+  // No alignment gap before it: it extends the previous parameter's matrix (k and v after q, up
+  // after gate), so one product computes both.
+  bool packed_with_previous = false;
+  int layer = -1;  // -1: embedding or head
+  bool operator==(const ParameterSpec&) const = default;
+};
+
+// Parameters of one virtual stage in the order in which the forward pass uses them.
+std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const ParallelSpec& parallel,
+                                           const VirtualStage& stage);
+// Parameters of the whole model, once each.
+std::vector<ParameterSpec> ModelParameters(const ModelSpec& model);
+// Their number (padding and tied copies not counted).
+int64_t NumParameters(const ModelSpec& model);
+
+// The part that one tensor-parallel rank holds.
+struct LocalSlice {
+  std::vector<int64_t> shape;  // as stored, padding included
+  int dim = -1;
+  int64_t begin = 0;  // global index range along dim, padding excluded: [begin, begin + size)
+  int64_t size = 0;
+  int64_t num_elements = 0;  // as stored
+  bool first_replica = true;  // of the ranks that hold this very part
+};
+LocalSlice SliceOf(const ParameterSpec& parameter, int tensor_parallel_size, int tensor_rank);
+
+int64_t PaddedVocabSize(const ModelSpec& model, const ParallelSpec& parallel);
+
+}  // namespace tessera::spec

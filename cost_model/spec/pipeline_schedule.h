@@ -1,0 +1,66 @@
+// The pipeline schedule: for every stage, the ordered list of actions of one training step. The
+// only definition of it: the cost model's simulator prices the actions, the engine's executor runs
+// them.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cost_model/spec/parallel_spec.h"
+
+namespace tessera::spec {
+
+enum class ActionKind : uint8_t {
+  kForward,
+  kBackward,
+  kSendForward,   // activation to the next virtual stage
+  kRecvForward,   // activation from the previous virtual stage
+  kSendBackward,  // gradient to the previous virtual stage
+  kRecvBackward,  // gradient from the next virtual stage
+};
+
+struct Action {
+  ActionKind kind = ActionKind::kForward;
+  int virtual_stage = 0;
+  int microbatch = 0;  // 0-based within the step
+  // Consecutive sends and receives with the same non-negative group are one exchange: posted
+  // together, completed together (one NCCL group). -1 on compute actions.
+  int exchange = -1;
+  auto operator<=>(const Action&) const = default;
+};
+
+struct PipelineSchedule {
+  ScheduleKind kind = ScheduleKind::kOneForwardOneBackward;
+  int num_stages = 1;
+  int num_chunks = 1;
+  int num_microbatches = 1;
+  std::vector<std::vector<Action>> actions_by_stage;  // [num_stages]
+};
+
+// Generators. Throw base::ConfigError where the shape breaks the schedule's own rule
+// (interleaved: num_microbatches must be a multiple of num_stages).
+PipelineSchedule MakeGPipe(int num_stages, int num_microbatches);
+// Narayanan et al. 2021, arXiv:2104.04473, Fig. 4.
+PipelineSchedule MakeOneForwardOneBackward(int num_stages, int num_microbatches);
+// Same paper, section 2.2; micro-batches go through the chunks in groups of num_stages.
+PipelineSchedule MakeInterleaved(int num_stages, int num_chunks, int num_microbatches);
+// The schedule of a layout.
+PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches);
+
+// Most micro-batches of (stage, chunk) between forward and backward at any time, by chunk.
+std::vector<int> MaxInFlight(const PipelineSchedule& schedule, int stage);
+
+// Everything wrong with a schedule, empty when valid: each forward and backward once and on its
+// stage, forward before backward, each send matched by a receive in the same order per pair of
+// stages, no deadlock when a send blocks until its receive is posted.
+std::vector<std::string> ValidateSchedule(const PipelineSchedule& schedule);
+
+// One stage as text: "0F0 [0SF0 1RB0] 0B0". Virtual stage, action, micro-batch; an exchange of
+// several stands in brackets.
+std::string ToString(const std::vector<Action>& actions);
+std::string ToString(const Action& action);
+
+}  // namespace tessera::spec

@@ -1,0 +1,42 @@
+// Specs as JSON. Strict: an unknown, missing, repeated or ill-typed key is a base::ConfigError that
+// names file and key. What Write makes, Read takes back unchanged.
+#pragma once
+
+#include <string>
+
+#include "cost_model/spec/plan.h"
+
+namespace tessera::spec {
+
+// Presets are looked up in these folders, in order: $TESSERA_CONFIGS, the source tree's configs/
+// the build was made from, share/tessera/configs beside the binary's folder.
+// kind: "models", "clusters", "training".
+std::vector<std::string> ListPresets(const std::string& kind);
+std::string PresetPath(const std::string& kind, const std::string& name);  // "" when unknown
+
+// A preset's name, a file of ours, a Hugging Face config.json (or its folder), or a Megatron-style
+// JSON/YAML. Megatron-style files may hold layout and training keys as well; those found go into
+// `training` and `parallel` when not null, and names of the keys set into `keys_set`.
+ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nullptr,
+                    ParallelSpec* parallel = nullptr,
+                    std::vector<std::string>* keys_set = nullptr);
+// A preset's name or a file.
+ClusterSpec LoadCluster(const std::string& name_or_path);
+// Hyper-parameter file: keys steps, global_batch_size, seq_length, lr, min_lr, lr_warmup_steps,
+// lr_decay_steps, lr_decay_style, adam_beta1, adam_beta2, adam_eps, weight_decay, clip_grad, seed;
+// all optional; those absent keep their value in `training`.
+void LoadHyperparameters(const std::string& path, TrainingSpec& training);
+
+std::string WriteModel(const ModelSpec& model);
+std::string WriteCluster(const ClusterSpec& cluster);
+// The config.json that Hugging Face's transformers reads for this model. Throws base::ConfigError
+// for a model that no supported family describes.
+std::string WriteHuggingFaceConfig(const ModelSpec& model);
+
+Plan ReadPlan(const std::string& path);
+void WritePlanFile(const Plan& plan, const std::string& path);  // whole or not at all
+std::string WritePlan(const Plan& plan);
+// `indent` < 0: one line.
+std::string WriteStepReport(const StepReport& report, int indent = 2);
+
+}  // namespace tessera::spec

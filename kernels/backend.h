@@ -1,0 +1,90 @@
+// The operations of a training step on one device. Public methods check shapes and report to the
+// observer once for all backends; each backend fills in the Do... methods.
+//
+// A backend belongs to one rank and is called from one thread. Operations run in the order of the
+// calls; on a GPU they are enqueued on the backend's stream, and Synchronize waits for them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "cost_model/base/op.h"
+#include "kernels/op_args.h"
+
+namespace tessera::kernels {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Told of every operation below; null for none. Not owned.
+  void set_observer(base::OpObserver* observer) { observer_ = observer; }
+
+  void MatMul(const MatMulArgs& args);
+  void LayerNormForward(const NormForwardArgs& args);
+  void LayerNormBackward(const NormBackwardArgs& args);
+  void RmsNormForward(const NormForwardArgs& args);
+  void RmsNormBackward(const NormBackwardArgs& args);
+  void ResidualAdd(const ResidualAddArgs& args);
+  void BiasGrad(const BiasGradArgs& args);
+  void SwiGluForward(const SwiGluForwardArgs& args);
+  void SwiGluBackward(const SwiGluBackwardArgs& args);
+  void Rope(const RopeArgs& args);
+  void AttentionForward(const AttentionForwardArgs& args);
+  void AttentionBackward(const AttentionBackwardArgs& args);
+  void EmbeddingForward(const EmbeddingForwardArgs& args);
+  void EmbeddingBackward(const EmbeddingBackwardArgs& args);
+  void PositionForward(const PositionForwardArgs& args);
+  void PositionBackward(const PositionBackwardArgs& args);
+  void CrossEntropyMax(const CrossEntropyMaxArgs& args);
+  void CrossEntropySumExp(const CrossEntropySumExpArgs& args);
+  void CrossEntropyGrad(const CrossEntropyGradArgs& args);
+  void SumOfSquares(const SumOfSquaresArgs& args);
+  void AdamW(const AdamWArgs& args);
+  void Scale(Array x, int64_t n, float factor);          // x *= factor
+  void Add(ConstArray x, Array y, int64_t n);            // y += x
+  void Fill(Array x, int64_t n, float value);            // x = value
+  void Copy(ConstArray source, Array destination, int64_t n);
+
+  // Device memory, 64-byte aligned, not initialised. Throws base::SystemError when there is none.
+  virtual void* Allocate(size_t bytes) = 0;
+  virtual void Free(void* memory, size_t bytes) = 0;
+  virtual void CopyToDevice(void* device, const void* host, size_t bytes) = 0;
+  virtual void CopyToHost(void* host, const void* device, size_t bytes) = 0;
+  virtual void Synchronize() = 0;
+
+ protected:
+  virtual void DoMatMul(const MatMulArgs& args) = 0;
+  virtual void DoLayerNormForward(const NormForwardArgs& args) = 0;
+  virtual void DoLayerNormBackward(const NormBackwardArgs& args) = 0;
+  virtual void DoRmsNormForward(const NormForwardArgs& args) = 0;
+  virtual void DoRmsNormBackward(const NormBackwardArgs& args) = 0;
+  virtual void DoResidualAdd(const ResidualAddArgs& args) = 0;
+  virtual void DoBiasGrad(const BiasGradArgs& args) = 0;
+  virtual void DoSwiGluForward(const SwiGluForwardArgs& args) = 0;
+  virtual void DoSwiGluBackward(const SwiGluBackwardArgs& args) = 0;
+  virtual void DoRope(const RopeArgs& args) = 0;
+  virtual void DoAttentionForward(const AttentionForwardArgs& args) = 0;
+  virtual void DoAttentionBackward(const AttentionBackwardArgs& args) = 0;
+  virtual void DoEmbeddingForward(const EmbeddingForwardArgs& args) = 0;
+  virtual void DoEmbeddingBackward(const EmbeddingBackwardArgs& args) = 0;
+  virtual void DoPositionForward(const PositionForwardArgs& args) = 0;
+  virtual void DoPositionBackward(const PositionBackwardArgs& args) = 0;
+  virtual void DoCrossEntropyMax(const CrossEntropyMaxArgs& args) = 0;
+  virtual void DoCrossEntropySumExp(const CrossEntropySumExpArgs& args) = 0;
+  virtual void DoCrossEntropyGrad(const CrossEntropyGradArgs& args) = 0;
+  virtual void DoSumOfSquares(const SumOfSquaresArgs& args) = 0;
+  virtual void DoAdamW(const AdamWArgs& args) = 0;
+  virtual void DoScale(Array x, int64_t n, float factor) = 0;
+  virtual void DoAdd(ConstArray x, Array y, int64_t n) = 0;
+  virtual void DoFill(Array x, int64_t n, float value) = 0;
+  virtual void DoCopy(ConstArray source, Array destination, int64_t n) = 0;
+
+ private:
+  base::OpObserver* observer_ = nullptr;
+};
+
+// The CPU backend: fp32, `num_threads` threads (the caller's among them) for one rank.
+std::unique_ptr<Backend> MakeCpuBackend(int num_threads);
+
+}  // namespace tessera::kernels

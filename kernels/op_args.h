@@ -1,0 +1,199 @@
+// Arguments of every operation of the backend interface. One alphabet for shapes: rows = tokens
+// (batch * sequence, batch slowest), width = features. Gradients of parameters accumulate (+=);
+// everything else overwrites.
+#pragma once
+
+#include <cstdint>
+
+#include "cost_model/base/op.h"
+#include "kernels/array.h"
+
+namespace tessera::kernels {
+
+// c[m, n] = op(a) op(b), or c += op(a) op(b); then the epilogue.
+// Row-major; lda, ldb, ldc are row strides of the arrays as stored.
+struct MatMulArgs {
+  ConstArray a;  // kNN, kNT: [m, k]; kTN: [k, m]
+  ConstArray b;  // kNN, kTN: [k, n]; kNT: [n, k]
+  Array c;       // [m, n]
+  int64_t m = 0, n = 0, k = 0;
+  int64_t lda = 0, ldb = 0, ldc = 0;
+  base::MatMulLayout layout = base::MatMulLayout::kNT;
+  bool accumulate = false;  // c +=; only with Epilogue::kNone
+  base::Epilogue epilogue = base::Epilogue::kNone;
+  ConstArray bias;  // [n], kBias and kBiasGelu
+  Array aux;        // [m, n], row stride ldc: written by kBiasGelu, read by kGeluGrad
+};
+
+// y = (x - mean) * rstd * gamma + beta, row by row. mean and beta are absent for RMSNorm, where
+// rstd = 1 / sqrt(mean(x^2) + epsilon).
+struct NormForwardArgs {
+  ConstArray x;      // [num_rows, width]
+  ConstArray gamma;  // [width]
+  ConstArray beta;   // [width]; LayerNorm only
+  Array y;           // [num_rows, width]; must not alias x, which the backward pass reads
+  Array mean;        // [num_rows]; LayerNorm only
+  Array rstd;        // [num_rows]
+  int64_t num_rows = 0, width = 0;
+  float epsilon = 0;
+};
+
+struct NormBackwardArgs {
+  ConstArray dy;             // [num_rows, width]
+  ConstArray x;              // [num_rows, width]
+  ConstArray gamma;          // [width]
+  ConstArray mean;           // [num_rows]; LayerNorm only
+  ConstArray rstd;           // [num_rows]
+  ConstArray residual_grad;  // [num_rows, width] or absent: dx = residual_grad + gradient of norm
+  Array dx;                  // [num_rows, width]; may alias residual_grad or dy
+  Array dgamma;              // [width], accumulates
+  Array dbeta;               // [width], accumulates; LayerNorm only
+  int64_t num_rows = 0, width = 0;
+};
+
+// y = x + residual + bias.
+struct ResidualAddArgs {
+  ConstArray x;         // [num_rows, width]
+  ConstArray residual;  // [num_rows, width]
+  ConstArray bias;      // [width] or absent
+  Array y;              // [num_rows, width]; may alias x or residual
+  int64_t num_rows = 0, width = 0;
+};
+
+// dbias[j] += sum over rows of dy[i, j].
+struct BiasGradArgs {
+  ConstArray dy;  // [num_rows, width], row stride `stride`
+  Array dbias;    // [width], accumulates
+  int64_t num_rows = 0, width = 0, stride = 0;
+};
+
+// y = silu(gate) * up, with gate = gate_up[:, 0:width], up = gate_up[:, width:2*width].
+struct SwiGluForwardArgs {
+  ConstArray gate_up;  // [num_rows, 2 * width]
+  Array y;             // [num_rows, width]
+  int64_t num_rows = 0, width = 0;
+};
+
+struct SwiGluBackwardArgs {
+  ConstArray dy;       // [num_rows, width]
+  ConstArray gate_up;  // [num_rows, 2 * width]
+  Array dgate_up;      // [num_rows, 2 * width]; may alias gate_up
+  int64_t num_rows = 0, width = 0;
+};
+
+// Rotates q and k in place, rotate-half form: for i < head_dim/2 the pair (x[i], x[i + head_dim/2])
+// turns by position * inverse_frequency[i] (by its negative when `inverse`, the backward pass).
+// The position of row r is r % sequence.
+struct RopeArgs {
+  Array qk;  // [num_rows, num_heads, head_dim] with row stride `stride`: q heads, then k heads
+  ConstArray inverse_frequency;  // [head_dim / 2]
+  int64_t num_rows = 0, sequence = 0, num_heads = 0, head_dim = 0, stride = 0;
+  bool inverse = false;
+};
+
+// Causal softmax(q k^T * scale) v. Head h of q reads kv head h / (num_heads / num_kv_heads).
+// Row r of token (b, i) is b * sequence + i; each head is head_dim wide, heads adjacent.
+struct AttentionForwardArgs {
+  ConstArray q, k, v;  // rows [batch * sequence], row stride qkv_stride
+  Array out;           // [batch * sequence, num_heads * head_dim], row stride out_stride
+  Array stats;  // AttentionStats: log-sum-exp [batch, num_heads, sequence] or probabilities
+                // [batch, num_heads, sequence, sequence] (zero above the diagonal)
+  base::AttentionStats stats_kind = base::AttentionStats::kLogSumExp;
+  int64_t batch = 0, sequence = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int64_t qkv_stride = 0, out_stride = 0;
+  float scale = 1;
+};
+
+struct AttentionBackwardArgs {
+  ConstArray dout;        // as `out`, row stride out_stride
+  ConstArray q, k, v;     // row stride qkv_stride
+  ConstArray out, stats;  // as the forward pass wrote them
+  Array dq, dk, dv;       // rows [batch * sequence], row stride dqkv_stride; overwritten
+  base::AttentionStats stats_kind = base::AttentionStats::kLogSumExp;
+  int64_t batch = 0, sequence = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int64_t qkv_stride = 0, out_stride = 0, dqkv_stride = 0;
+  float scale = 1;
+};
+
+// out[r] = table[token - vocab_begin] where the token lies in [vocab_begin, vocab_begin +
+// num_vocab_rows), else zero: the partial sum of a vocabulary-parallel embedding.
+struct EmbeddingForwardArgs {
+  ConstArray tokens;  // int32 [num_rows]
+  ConstArray table;   // [num_vocab_rows, width]
+  Array out;          // [num_rows, width]
+  int64_t num_rows = 0, width = 0, vocab_begin = 0, num_vocab_rows = 0;
+};
+
+// dtable[token] += dout[r], rows in ascending order (deterministic).
+struct EmbeddingBackwardArgs {
+  ConstArray tokens;  // int32 [num_rows]
+  ConstArray dout;    // [num_rows, width]
+  Array dtable;       // [num_vocab_rows, width], accumulates
+  int64_t num_rows = 0, width = 0, vocab_begin = 0, num_vocab_rows = 0;
+};
+
+// x[r] += table[(first_row + r) % sequence].
+struct PositionForwardArgs {
+  ConstArray table;  // [max_sequence, width]
+  Array x;           // [num_rows, width], in place
+  int64_t num_rows = 0, width = 0, first_row = 0, sequence = 0;
+};
+
+// dtable[(first_row + r) % sequence] += dx[r].
+struct PositionBackwardArgs {
+  ConstArray dx;  // [num_rows, width]
+  Array dtable;   // [max_sequence, width], accumulates
+  int64_t num_rows = 0, width = 0, first_row = 0, sequence = 0;
+};
+
+// Vocabulary-parallel softmax cross-entropy in three passes; the caller reduces `max` (max) and
+// `sum_exp`, `target_logit` (sum) over the tensor-parallel group in between. Only the first
+// num_valid columns hold real vocabulary; the padding behind them is never read.
+struct CrossEntropyMaxArgs {
+  ConstArray logits;  // [num_rows, num_columns]
+  Array max;          // [num_rows]; -infinity where num_valid is 0
+  int64_t num_rows = 0, num_columns = 0, num_valid = 0;
+};
+
+struct CrossEntropySumExpArgs {
+  ConstArray logits;   // [num_rows, num_columns]
+  ConstArray labels;   // int32 [num_rows], global vocabulary index
+  ConstArray max;      // [num_rows], over the whole vocabulary
+  Array sum_exp;       // [num_rows]: sum over valid columns of exp(logit - max)
+  Array target_logit;  // [num_rows]: logit - max at the label, 0 where another rank holds it
+  int64_t num_rows = 0, num_columns = 0, num_valid = 0, vocab_begin = 0;
+};
+
+// loss[r] = log(sum_exp) - target_logit; logits become their gradient in place:
+// (softmax - one_hot(label)) * grad_scale, 0 in the padding columns.
+struct CrossEntropyGradArgs {
+  Array logits;              // [num_rows, num_columns], in place
+  ConstArray labels;         // int32 [num_rows]
+  ConstArray max;            // [num_rows]
+  ConstArray sum_exp;        // [num_rows], over the whole vocabulary
+  ConstArray target_logit;   // [num_rows], of the whole vocabulary
+  Array loss;                // [num_rows]
+  int64_t num_rows = 0, num_columns = 0, num_valid = 0, vocab_begin = 0;
+  float grad_scale = 1;
+};
+
+// *sum += sum of x[i]^2, accumulated in double, in a fixed order for a given n.
+struct SumOfSquaresArgs {
+  ConstArray x;
+  double* sum = nullptr;  // host memory
+  int64_t n = 0;
+};
+
+// AdamW with decoupled weight decay and bias correction (Loshchilov & Hutter 2019):
+// g = grad * grad_scale; m, v updated; p -= lr * (m_hat / (sqrt(v_hat) + epsilon) + decay * p).
+struct AdamWArgs {
+  Array param;      // [n]
+  ConstArray grad;  // [n]
+  Array m, v;       // [n]
+  int64_t n = 0;
+  float lr = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  float grad_scale = 1;
+  int64_t step = 1;  // from 1, for the bias correction
+};
+
+}  // namespace tessera::kernels
