@@ -1,0 +1,34 @@
+#include "cost_model/spec/model_spec.h"
+
+#include "cost_model/spec/enum_names.h"
+
+namespace tessera::spec {
+namespace {
+
+constexpr EnumNames<NormKind, 2> kNormKinds = {
+    {{NormKind::kLayerNorm, "layernorm"}, {NormKind::kRmsNorm, "rmsnorm"}}};
+constexpr EnumNames<PositionKind, 3> kPositionKinds = {{{PositionKind::kLearned, "learned"},
+                                                        {PositionKind::kRope, "rope"},
+                                                        {PositionKind::kNone, "none"}}};
+constexpr EnumNames<ActivationKind, 2> kActivationKinds = {
+    {{ActivationKind::kGelu, "gelu"}, {ActivationKind::kSwiGlu, "swiglu"}}};
+
+}  // namespace
+
+std::string_view ToString(NormKind kind) { return NameOf(kNormKinds, kind); }
+std::string_view ToString(PositionKind kind) { return NameOf(kPositionKinds, kind); }
+std::string_view ToString(ActivationKind kind) { return NameOf(kActivationKinds, kind); }
+
+std::optional<NormKind> NormKindFromString(std::string_view text) {
+  return ValueOf(kNormKinds, text);
+}
+
+std::optional<PositionKind> PositionKindFromString(std::string_view text) {
+  return ValueOf(kPositionKinds, text);
+}
+
+std::optional<ActivationKind> ActivationKindFromString(std::string_view text) {
+  return ValueOf(kActivationKinds, text);
+}
+
+}  // namespace tessera::spec

@@ -1,0 +1,44 @@
+#include "cost_model/spec/parallel_spec.h"
+
+#include "cost_model/spec/enum_names.h"
+
+namespace tessera::spec {
+namespace {
+
+constexpr EnumNames<Recompute, 3> kRecomputes = {
+    {{Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kFull, "full"}}};
+constexpr EnumNames<ScheduleKind, 3> kScheduleKinds = {
+    {{ScheduleKind::kGPipe, "gpipe"},
+     {ScheduleKind::kOneForwardOneBackward, "1f1b"},
+     {ScheduleKind::kInterleaved, "interleaved"}}};
+constexpr EnumNames<AttentionKind, 2> kAttentionKinds = {
+    {{AttentionKind::kUnfused, "unfused"}, {AttentionKind::kFlash, "flash"}}};
+
+}  // namespace
+
+std::string_view ToString(Recompute recompute) { return NameOf(kRecomputes, recompute); }
+std::string_view ToString(ScheduleKind kind) { return NameOf(kScheduleKinds, kind); }
+std::string_view ToString(AttentionKind kind) { return NameOf(kAttentionKinds, kind); }
+
+std::optional<Recompute> RecomputeFromString(std::string_view text) {
+  return ValueOf(kRecomputes, text);
+}
+
+std::optional<ScheduleKind> ScheduleKindFromString(std::string_view text) {
+  return ValueOf(kScheduleKinds, text);
+}
+
+std::optional<AttentionKind> AttentionKindFromString(std::string_view text) {
+  return ValueOf(kAttentionKinds, text);
+}
+
+int WorldSize(const ParallelSpec& parallel) {
+  return parallel.tensor_parallel_size * parallel.context_parallel_size *
+         parallel.pipeline_parallel_size * parallel.data_parallel_size;
+}
+
+int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel) {
+  return training.global_batch_size / (parallel.micro_batch_size * parallel.data_parallel_size);
+}
+
+}  // namespace tessera::spec

@@ -1,0 +1,74 @@
+#include "cost_model/spec/training_spec.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "cost_model/spec/enum_names.h"
+
+namespace tessera::spec {
+namespace {
+
+constexpr EnumNames<Precision, 4> kPrecisions = {{{Precision::kFp32, "fp32"},
+                                                  {Precision::kBf16, "bf16"},
+                                                  {Precision::kFp16, "fp16"},
+                                                  {Precision::kFp8, "fp8"}}};
+constexpr EnumNames<LrDecayStyle, 3> kLrDecayStyles = {{{LrDecayStyle::kConstant, "constant"},
+                                                        {LrDecayStyle::kLinear, "linear"},
+                                                        {LrDecayStyle::kCosine, "cosine"}}};
+
+}  // namespace
+
+std::string_view ToString(Precision precision) { return NameOf(kPrecisions, precision); }
+std::string_view ToString(LrDecayStyle style) { return NameOf(kLrDecayStyles, style); }
+
+std::optional<Precision> PrecisionFromString(std::string_view text) {
+  return ValueOf(kPrecisions, text);
+}
+
+std::optional<LrDecayStyle> LrDecayStyleFromString(std::string_view text) {
+  return ValueOf(kLrDecayStyles, text);
+}
+
+PrecisionTypes TypesOf(Precision precision) {
+  using base::DType;
+  PrecisionTypes types{.parameter = DType::kFloat32,
+                       .activation = DType::kFloat32,
+                       .gradient = DType::kFloat32,
+                       .matmul = DType::kFloat32,
+                       .has_master_weights = false};
+  switch (precision) {
+    case Precision::kFp32:
+      return types;
+    case Precision::kBf16:
+      types.parameter = types.activation = types.matmul = DType::kBFloat16;
+      break;
+    case Precision::kFp16:
+      types.parameter = types.activation = types.matmul = DType::kFloat16;
+      break;
+    case Precision::kFp8:
+      // Only the operands of matrix products are cast to 8 bits, on the fly.
+      types.parameter = types.activation = DType::kBFloat16;
+      types.matmul = DType::kFloat8;
+      break;
+  }
+  types.has_master_weights = true;
+  return types;
+}
+
+double LearningRate(const OptimizerSpec& optimizer, int64_t step, int64_t num_steps) {
+  const int64_t warmup = optimizer.lr_warmup_steps;
+  if (step <= warmup) {
+    return optimizer.lr * static_cast<double>(step) / static_cast<double>(warmup);
+  }
+  if (optimizer.lr_decay_style == LrDecayStyle::kConstant) return optimizer.lr;
+  const int64_t end = optimizer.lr_decay_steps > 0 ? optimizer.lr_decay_steps : num_steps;
+  if (step >= end) return optimizer.min_lr;
+  const double progress =
+      static_cast<double>(step - warmup) / static_cast<double>(end - warmup);  // 0 < progress < 1
+  const double weight = optimizer.lr_decay_style == LrDecayStyle::kLinear
+                            ? 1 - progress
+                            : 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  return optimizer.min_lr + weight * (optimizer.lr - optimizer.min_lr);
+}
+
+}  // namespace tessera::spec

@@ -1,0 +1,273 @@
+// The rules between model, batch and layout. A layout that keeps them all builds no string.
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cost_model/base/check.h"
+#include "cost_model/spec/parallel_spec.h"
+
+namespace tessera::spec {
+namespace {
+
+using base::Concat;
+
+// Products of two sizes below it fit in int64_t.
+constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
+
+class Rules {
+ public:
+  Rules(const ModelSpec& model, const TrainingSpec& training, const ParallelSpec& parallel)
+      : model_(model), training_(training), parallel_(parallel) {}
+
+  std::vector<Violation> Find(int num_devices) && {
+    CheckSizes();
+    if (!violations_.empty()) return std::move(violations_);  // no division by such sizes
+    CheckWorld(num_devices);
+    CheckTensorParallel();
+    CheckSequence();
+    CheckBatch();
+    CheckLayers();
+    CheckInterleaving();
+    CheckExperts();
+    return std::move(violations_);
+  }
+
+ private:
+  void Add(const char* constraint, int64_t needed, int64_t available, const char* unit,
+           std::string message) {
+    violations_.push_back({.constraint = constraint,
+                           .message = std::move(message),
+                           .needed = static_cast<double>(needed),
+                           .available = static_cast<double>(available),
+                           .unit = unit});
+  }
+
+  void CheckSize(const char* name, int64_t value) {
+    if (value >= 1 && value <= kMaxSize) return;
+    const int64_t limit = value < 1 ? 1 : kMaxSize;
+    Add("sizes in range", limit, value, "",
+        Concat(name, " is ", value, ", but must be at ", value < 1 ? "least " : "most ", limit));
+  }
+
+  void CheckSizes() {
+    CheckSize("num_layers", model_.num_layers);
+    CheckSize("hidden_size", model_.hidden_size);
+    CheckSize("num_attention_heads", model_.num_attention_heads);
+    CheckSize("num_key_value_heads", model_.num_key_value_heads);
+    CheckSize("head_dim", model_.head_dim);
+    CheckSize("ffn_hidden_size", model_.ffn_hidden_size);
+    CheckSize("vocab_size", model_.vocab_size);
+    if (model_.moe) {
+      CheckSize("num_experts", model_.moe->num_experts);
+      CheckSize("experts_per_token", model_.moe->experts_per_token);
+      CheckSize("expert_ffn_hidden_size", model_.moe->expert_ffn_hidden_size);
+    }
+    CheckSize("global_batch_size", training_.global_batch_size);
+    CheckSize("sequence_length", training_.sequence_length);
+    CheckSize("tensor_parallel_size", parallel_.tensor_parallel_size);
+    CheckSize("pipeline_parallel_size", parallel_.pipeline_parallel_size);
+    CheckSize("data_parallel_size", parallel_.data_parallel_size);
+    CheckSize("context_parallel_size", parallel_.context_parallel_size);
+    CheckSize("expert_parallel_size", parallel_.expert_parallel_size);
+    CheckSize("virtual_pipeline_size", parallel_.virtual_pipeline_size);
+    CheckSize("micro_batch_size", parallel_.micro_batch_size);
+    CheckSize("vocab_size_multiple", parallel_.vocab_size_multiple);
+    CheckSize("bucket_elements", parallel_.bucket_elements);
+    if (parallel_.zero_stage < 0 || parallel_.zero_stage > 3) {
+      Add("zero stage", 3, parallel_.zero_stage, "",
+          Concat("ZeRO stage ", parallel_.zero_stage, " is none of 0, 1, 2, 3"));
+    }
+  }
+
+  void CheckWorld(int num_devices) {
+    // In double: four sizes in range may overflow an int64_t together.
+    const double replica = static_cast<double>(parallel_.tensor_parallel_size) *
+                           parallel_.context_parallel_size * parallel_.pipeline_parallel_size;
+    const double world = replica * parallel_.data_parallel_size;
+    if (world > static_cast<double>(kMaxSize)) {
+      violations_.push_back({"world size",
+                             Concat("the layout asks for ", world, " ranks, more than ", kMaxSize),
+                             world, static_cast<double>(kMaxSize), "devices"});
+      return;
+    }
+    if (num_devices <= 0 || world == num_devices) return;
+    const int64_t ranks_per_replica = static_cast<int64_t>(replica);
+    if (num_devices % ranks_per_replica != 0) {
+      Add("devices % (tp * cp * pp)", ranks_per_replica, num_devices, "devices",
+          Concat(num_devices, " devices do not divide into model replicas of ", ranks_per_replica,
+                 " (tp ", parallel_.tensor_parallel_size, " x cp ", parallel_.context_parallel_size,
+                 " x pp ", parallel_.pipeline_parallel_size, ")"));
+      return;
+    }
+    Add("world size", static_cast<int64_t>(world), num_devices, "devices",
+        Concat("tp ", parallel_.tensor_parallel_size, " x cp ", parallel_.context_parallel_size,
+               " x pp ", parallel_.pipeline_parallel_size, " x dp ", parallel_.data_parallel_size,
+               " make ", static_cast<int64_t>(world), " ranks, but there are ", num_devices,
+               " devices"));
+  }
+
+  void CheckTensorParallel() {
+    const int tp = parallel_.tensor_parallel_size;
+    const int heads = model_.num_attention_heads;
+    const int kv_heads = model_.num_key_value_heads;
+    if (heads % kv_heads != 0) {
+      Add("heads % kv heads", kv_heads, heads, "heads",
+          Concat(heads, " attention heads do not divide into ", kv_heads, " key/value heads"));
+    }
+    if (heads % tp != 0) {
+      Add("heads % tp", tp, heads, "heads",
+          Concat(heads, " attention heads do not divide by tensor-parallel size ", tp));
+    }
+    if (kv_heads % tp != 0 && tp % kv_heads != 0) {
+      Add("kv heads % tp", tp, kv_heads, "heads",
+          Concat("of ", kv_heads, " key/value heads and tensor-parallel size ", tp,
+                 " neither divides the other"));
+    }
+    const int64_t ffn = model_.moe ? model_.moe->expert_ffn_hidden_size : model_.ffn_hidden_size;
+    if (ffn % tp != 0) {
+      Add("ffn % tp", tp, ffn, "columns",
+          Concat("MLP width ", ffn, " does not divide by tensor-parallel size ", tp));
+    }
+    if (model_.position == PositionKind::kRope && model_.head_dim % 2 != 0) {
+      Add("head dim % 2", 2, model_.head_dim, "",
+          Concat("head_dim ", model_.head_dim, " is odd, but rotary positions turn pairs"));
+    }
+  }
+
+  void CheckSequence() {
+    const int64_t sequence = training_.sequence_length;
+    const int64_t tp = parallel_.tensor_parallel_size;
+    const int64_t cp = parallel_.context_parallel_size;
+    if (model_.position == PositionKind::kLearned && sequence > model_.max_sequence_length) {
+      Add("sequence <= positions", sequence, model_.max_sequence_length, "tokens",
+          Concat("sequence length ", sequence, " exceeds the ", model_.max_sequence_length,
+                 " learned positions of the model"));
+    }
+    if (cp > 1 && sequence % (2 * cp) != 0) {
+      Add("sequence % (2 * cp)", 2 * cp, sequence, "tokens",
+          Concat("sequence length ", sequence, " does not divide into 2 x ", cp,
+                 " chunks for context-parallel size ", cp));
+    } else if (parallel_.sequence_parallel && tp > 1 && sequence / cp % tp != 0) {
+      Add("sequence % tp", tp, sequence / cp, "tokens",
+          Concat("with sequence parallelism, the ", sequence / cp,
+                 " tokens of a sequence on one rank do not divide by tensor-parallel size ", tp));
+    }
+  }
+
+  void CheckBatch() {
+    const int64_t global = training_.global_batch_size;
+    const int64_t per_round = parallel_.micro_batch_size * parallel_.data_parallel_size;
+    if (global % per_round != 0) {
+      Add("global batch % (micro batch * dp)", per_round, global, "samples",
+          Concat("global batch size ", global, " does not divide by micro-batch size ",
+                 parallel_.micro_batch_size, " x data-parallel size ", parallel_.data_parallel_size,
+                 " = ", per_round));
+    }
+  }
+
+  void CheckLayers() {
+    const int64_t num_virtual_stages =
+        static_cast<int64_t>(parallel_.pipeline_parallel_size) * parallel_.virtual_pipeline_size;
+    const std::vector<int>& layers = parallel_.layers_per_virtual_stage;
+    if (layers.empty()) {
+      if (model_.num_layers < num_virtual_stages) {
+        Add("layers >= stages", num_virtual_stages, model_.num_layers, "layers",
+            Concat(model_.num_layers, " layers are fewer than the ", num_virtual_stages,
+                   " pipeline stages (pp ", parallel_.pipeline_parallel_size, " x vpp ",
+                   parallel_.virtual_pipeline_size, ")"));
+      }
+      return;
+    }
+    const int64_t num_entries = static_cast<int64_t>(layers.size());
+    if (num_entries != num_virtual_stages) {
+      Add("layers per stage entries", num_virtual_stages, num_entries, "entries",
+          Concat("layers_per_virtual_stage has ", num_entries, " entries for ", num_virtual_stages,
+                 " virtual stages"));
+      return;
+    }
+    int64_t sum = 0;
+    for (const int count : layers) {
+      if (count < 0) {
+        Add("layers per stage >= 0", 0, count, "layers",
+            Concat("layers_per_virtual_stage holds ", count, ", but must be at least 0"));
+        return;
+      }
+      sum += count;
+    }
+    if (sum != model_.num_layers) {
+      Add("layers per stage sum", model_.num_layers, sum, "layers",
+          Concat("layers_per_virtual_stage sums to ", sum, ", but the model has ",
+                 model_.num_layers, " layers"));
+    }
+  }
+
+  void CheckInterleaving() {
+    const int pp = parallel_.pipeline_parallel_size;
+    const int vpp = parallel_.virtual_pipeline_size;
+    const bool interleaved = parallel_.schedule == ScheduleKind::kInterleaved;
+    if (vpp > 1 && !interleaved) {
+      Add("vpp needs interleaved", 1, vpp, "chunks",
+          Concat("virtual pipeline size ", vpp, " needs the interleaved schedule, not ",
+                 ToString(parallel_.schedule), ", which runs 1 chunk a stage"));
+    }
+    if (vpp > 1 && pp == 1) {
+      Add("vpp needs pp > 1", 2, pp, "stages",
+          Concat("virtual pipeline size ", vpp, " needs at least 2 pipeline stages, not ", pp));
+    }
+    if (!interleaved) return;
+    if (vpp == 1) {
+      Add("interleaved needs vpp > 1", 2, vpp, "chunks",
+          Concat("the interleaved schedule needs a virtual pipeline size of at least 2, not ",
+                 vpp));
+    }
+    const int64_t per_round = parallel_.micro_batch_size * parallel_.data_parallel_size;
+    if (training_.global_batch_size % per_round != 0) return;  // said already
+    const int64_t num_microbatches = training_.global_batch_size / per_round;
+    if (num_microbatches % pp != 0) {
+      Add("microbatches % pp", pp, num_microbatches, "micro-batches",
+          Concat("the interleaved schedule needs micro-batches in multiples of the ", pp,
+                 " pipeline stages, not ", num_microbatches));
+    }
+  }
+
+  void CheckExperts() {
+    const int ep = parallel_.expert_parallel_size;
+    if (model_.moe && model_.moe->experts_per_token > model_.moe->num_experts) {
+      Add("experts per token <= experts", model_.moe->experts_per_token, model_.moe->num_experts,
+          "experts",
+          Concat(model_.moe->experts_per_token, " experts per token exceed the ",
+                 model_.moe->num_experts, " experts"));
+    }
+    if (ep == 1) return;
+    if (!model_.moe) {
+      Add("ep needs experts", ep, 0, "experts",
+          Concat("expert-parallel size ", ep, " needs experts, but the model has 0"));
+      return;
+    }
+    if (model_.moe->num_experts % ep != 0) {
+      Add("experts % ep", ep, model_.moe->num_experts, "experts",
+          Concat(model_.moe->num_experts, " experts do not divide by expert-parallel size ", ep));
+    }
+    if (parallel_.data_parallel_size % ep != 0) {
+      Add("dp % ep", ep, parallel_.data_parallel_size, "ranks",
+          Concat("data-parallel size ", parallel_.data_parallel_size,
+                 " does not divide by expert-parallel size ", ep));
+    }
+  }
+
+  const ModelSpec& model_;
+  const TrainingSpec& training_;
+  const ParallelSpec& parallel_;
+  std::vector<Violation> violations_;
+};
+
+}  // namespace
+
+std::vector<Violation> FindViolations(const ModelSpec& model, const TrainingSpec& training,
+                                      const ParallelSpec& parallel, int num_devices) {
+  return Rules(model, training, parallel).Find(num_devices);
+}
+
+}  // namespace tessera::spec
