@@ -10,17 +10,21 @@ namespace tessera::kernels {
 template <typename T>
 constexpr base::DType DTypeOf();
 template <>
-constexpr base::DType DTypeOf<float>() { return base::DType::kFloat32; }
+constexpr base::DType DTypeOf<float>() {
+  return base::DType::kFloat32;
+}
 template <>
-constexpr base::DType DTypeOf<int32_t>() { return base::DType::kInt32; }
+constexpr base::DType DTypeOf<int32_t>() {
+  return base::DType::kInt32;
+}
 
 struct ConstArray {
   const void* data = nullptr;
   base::DType dtype = base::DType::kFloat32;
 
   ConstArray() = default;
-  ConstArray(std::nullptr_t) {}                                                   // NOLINT
-  ConstArray(const float* values) : data(values) {}                               // NOLINT
+  ConstArray(std::nullptr_t) {}                                                    // NOLINT
+  ConstArray(const float* values) : data(values) {}                                // NOLINT
   ConstArray(const int32_t* values) : data(values), dtype(base::DType::kInt32) {}  // NOLINT
   ConstArray(const void* values, base::DType type) : data(values), dtype(type) {}
 
@@ -37,9 +41,9 @@ struct Array {
   base::DType dtype = base::DType::kFloat32;
 
   Array() = default;
-  Array(std::nullptr_t) {}                                                  // NOLINT
-  Array(float* values) : data(values) {}                                    // NOLINT
-  Array(int32_t* values) : data(values), dtype(base::DType::kInt32) {}      // NOLINT
+  Array(std::nullptr_t) {}                                              // NOLINT
+  Array(float* values) : data(values) {}                                // NOLINT
+  Array(int32_t* values) : data(values), dtype(base::DType::kInt32) {}  // NOLINT
   Array(void* values, base::DType type) : data(values), dtype(type) {}
 
   template <typename T>

@@ -41,9 +41,9 @@ class Backend {
   void CrossEntropyGrad(const CrossEntropyGradArgs& args);
   void SumOfSquares(const SumOfSquaresArgs& args);
   void AdamW(const AdamWArgs& args);
-  void Scale(Array x, int64_t n, float factor);          // x *= factor
-  void Add(ConstArray x, Array y, int64_t n);            // y += x
-  void Fill(Array x, int64_t n, float value);            // x = value
+  void Scale(Array x, int64_t n, float factor);  // x *= factor
+  void Add(ConstArray x, Array y, int64_t n);    // y += x
+  void Fill(Array x, int64_t n, float value);    // x = value
   void Copy(ConstArray source, Array destination, int64_t n);
 
   // Device memory, 64-byte aligned, not initialised. Throws base::SystemError when there is none.

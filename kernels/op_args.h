@@ -96,8 +96,8 @@ struct RopeArgs {
 struct AttentionForwardArgs {
   ConstArray q, k, v;  // rows [batch * sequence], row stride qkv_stride
   Array out;           // [batch * sequence, num_heads * head_dim], row stride out_stride
-  Array stats;  // AttentionStats: log-sum-exp [batch, num_heads, sequence] or probabilities
-                // [batch, num_heads, sequence, sequence] (zero above the diagonal)
+  Array stats;         // AttentionStats: log-sum-exp [batch, num_heads, sequence] or probabilities
+                       // [batch, num_heads, sequence, sequence] (zero above the diagonal)
   base::AttentionStats stats_kind = base::AttentionStats::kLogSumExp;
   int64_t batch = 0, sequence = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   int64_t qkv_stride = 0, out_stride = 0;
@@ -167,12 +167,12 @@ struct CrossEntropySumExpArgs {
 // loss[r] = log(sum_exp) - target_logit; logits become their gradient in place:
 // (softmax - one_hot(label)) * grad_scale, 0 in the padding columns.
 struct CrossEntropyGradArgs {
-  Array logits;              // [num_rows, num_columns], in place
-  ConstArray labels;         // int32 [num_rows]
-  ConstArray max;            // [num_rows]
-  ConstArray sum_exp;        // [num_rows], over the whole vocabulary
-  ConstArray target_logit;   // [num_rows], of the whole vocabulary
-  Array loss;                // [num_rows]
+  Array logits;             // [num_rows, num_columns], in place
+  ConstArray labels;        // int32 [num_rows]
+  ConstArray max;           // [num_rows]
+  ConstArray sum_exp;       // [num_rows], over the whole vocabulary
+  ConstArray target_logit;  // [num_rows], of the whole vocabulary
+  Array loss;               // [num_rows]
   int64_t num_rows = 0, num_columns = 0, num_valid = 0, vocab_begin = 0;
   float grad_scale = 1;
 };

@@ -6,11 +6,11 @@
 
 // Fails with a CheckFailure that holds the place, the condition and the values given: for our own
 // bugs only. Wrong input is a ConfigError, an infeasible layout a list of violations.
-#define TESSERA_CHECK(condition, ...)                                       \
-  do {                                                                      \
-    if (!(condition)) {                                                     \
+#define TESSERA_CHECK(condition, ...)                                          \
+  do {                                                                         \
+    if (!(condition)) {                                                        \
       ::tessera::base::FailCheck(__FILE__, __LINE__, #condition, __VA_ARGS__); \
-    }                                                                       \
+    }                                                                          \
   } while (false)
 
 namespace tessera::base {

@@ -62,7 +62,7 @@ struct ClusterSpec {
   // `shared_compute_units` cores, and device numbers above are those of one core; memory_bytes and
   // memory_bandwidth are the whole node's. 0: each device stands on its own.
   int shared_compute_units = 0;
-  int max_devices = 0;  // 0: as many as asked for
+  int max_devices = 0;                          // 0: as many as asked for
   std::map<std::string, NumberSource> sources;  // by JSON pointer into the cluster file
   bool operator==(const ClusterSpec&) const = default;
 };

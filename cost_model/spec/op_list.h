@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost_model/base/op.h"
+#include "cost_model/spec/parameter_list.h"
 #include "cost_model/spec/rank_layout.h"
 #include "cost_model/spec/stage_partition.h"
 
@@ -14,10 +15,10 @@ namespace tessera::spec {
 
 // Sizes on one rank, worked out once from the specs.
 struct LocalShape {
-  int64_t batch = 0;            // micro-batch size
-  int64_t sequence = 0;         // of this rank's attention: s / cp
-  int64_t tokens = 0;           // batch * sequence
-  int64_t local_tokens = 0;     // tokens / tp under sequence parallelism, else tokens
+  int64_t batch = 0;         // micro-batch size
+  int64_t sequence = 0;      // of this rank's attention: s / cp
+  int64_t tokens = 0;        // batch * sequence
+  int64_t local_tokens = 0;  // tokens / tp under sequence parallelism, else tokens
   int64_t hidden = 0;
   int64_t head_dim = 0;
   int64_t heads = 0;            // query heads here

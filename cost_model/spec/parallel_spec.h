@@ -41,8 +41,8 @@ struct ParallelSpec {
   // Layers of each virtual stage (chunk c of stage r is virtual stage c * pp + r); empty: as even
   // as can be, see PartitionStages.
   std::vector<int> layers_per_virtual_stage;
-  int64_t vocab_size_multiple = 128;       // the padded vocabulary is a multiple of this times tp
-  int64_t bucket_elements = 40'000'000;    // gradient bucket size aimed at
+  int64_t vocab_size_multiple = 128;     // the padded vocabulary is a multiple of this times tp
+  int64_t bucket_elements = 40'000'000;  // gradient bucket size aimed at
   bool overlap_grad_reduce = true;
   bool operator==(const ParallelSpec&) const = default;
 };

@@ -24,7 +24,7 @@ struct ParameterShard {
 };
 
 struct ParameterSpec {
-  std::string name;  // "layers.3.attention.q.weight"
+  std::string name;                   // "layers.3.attention.q.weight"
   std::vector<int64_t> global_shape;  // without padding
   ParameterShard shard;
   InitKind init = InitKind::kNormal;
@@ -57,7 +57,7 @@ struct LocalSlice {
   int dim = -1;
   int64_t begin = 0;  // global index range along dim, padding excluded: [begin, begin + size)
   int64_t size = 0;
-  int64_t num_elements = 0;  // as stored
+  int64_t num_elements = 0;   // as stored
   bool first_replica = true;  // of the ranks that hold this very part
 };
 LocalSlice SliceOf(const ParameterSpec& parameter, int tensor_parallel_size, int tensor_rank);

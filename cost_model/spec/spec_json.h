@@ -18,8 +18,7 @@ std::string PresetPath(const std::string& kind, const std::string& name);  // ""
 // JSON/YAML. Megatron-style files may hold layout and training keys as well; those found go into
 // `training` and `parallel` when not null, and names of the keys set into `keys_set`.
 ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nullptr,
-                    ParallelSpec* parallel = nullptr,
-                    std::vector<std::string>* keys_set = nullptr);
+                    ParallelSpec* parallel = nullptr, std::vector<std::string>* keys_set = nullptr);
 // A preset's name or a file.
 ClusterSpec LoadCluster(const std::string& name_or_path);
 // Hyper-parameter file: keys steps, global_batch_size, seq_length, lr, min_lr, lr_warmup_steps,

@@ -94,8 +94,8 @@ class Communicator {
   virtual void DoBarrier() = 0;
   virtual std::unique_ptr<CommHandle> DoSend(const void* data, int64_t count, base::DType dtype,
                                              int peer, int tag) = 0;
-  virtual std::unique_ptr<CommHandle> DoRecv(void* data, int64_t count, base::DType dtype,
-                                             int peer, int tag) = 0;
+  virtual std::unique_ptr<CommHandle> DoRecv(void* data, int64_t count, base::DType dtype, int peer,
+                                             int tag) = 0;
 
  private:
   base::OpObserver* observer_ = nullptr;

@@ -12,7 +12,7 @@ namespace tessera::engine {
 
 // A range of the flat buffer whose optimizer state lies at `state_offset` of m and v.
 struct OwnedRange {
-  int64_t offset = 0;        // elements into the flat buffer
+  int64_t offset = 0;  // elements into the flat buffer
   int64_t num_elements = 0;
   int64_t state_offset = 0;  // elements into m and v
 };

@@ -1,0 +1,117 @@
+// What forward passes keep for backward passes: declared in op_list.h.
+#include "cost_model/spec/op_list.h"
+
+namespace tessera::spec {
+namespace {
+
+constexpr int64_t kStatisticBytes = 4;  // norms, softmax: fp32 in every precision
+constexpr int64_t kTokenBytes = 4;      // token ids and labels: int32
+
+// A norm keeps one (RMSNorm) or two (LayerNorm) numbers a token.
+int64_t NormStatisticsBytes(const ModelSpec& model, const LocalShape& shape) {
+  const int64_t per_token = model.norm == NormKind::kLayerNorm ? 2 : 1;
+  return shape.local_tokens * per_token * kStatisticBytes;
+}
+
+int64_t AttentionStatsBytes(const ParallelSpec& parallel, const LocalShape& shape,
+                            int64_t element_bytes) {
+  const int64_t rows = shape.batch * shape.heads * shape.sequence;
+  return parallel.attention == AttentionKind::kFlash ? rows * kStatisticBytes
+                                                     : rows * shape.sequence * element_bytes;
+}
+
+int64_t ActivationElementBytes(const TrainingSpec& training) {
+  return base::SizeBytes(TypesOf(training.precision).activation);
+}
+
+int64_t SumBytes(const std::vector<SavedTensor>& tensors) {
+  int64_t sum = 0;
+  for (const SavedTensor& tensor : tensors) sum += tensor.num_bytes;
+  return sum;
+}
+
+// Everything but the layer's input.
+std::vector<SavedTensor> InnerTensors(const ModelSpec& model, const TrainingSpec& training,
+                                      const ParallelSpec& parallel, const LocalShape& shape,
+                                      bool with_attention_stats) {
+  const int64_t element_bytes = ActivationElementBytes(training);
+  const int64_t hidden_bytes = shape.local_tokens * shape.hidden * element_bytes;
+  const int64_t mlp_bytes = shape.tokens * shape.ffn * element_bytes;
+  const bool gated = model.activation == ActivationKind::kSwiGlu;
+  std::vector<SavedTensor> saved = {
+      {"attention_norm_statistics", NormStatisticsBytes(model, shape)},
+      {"attention_norm_output", hidden_bytes},
+      {"qkv", shape.tokens * shape.qkv_width * element_bytes},
+      {"attention_output", shape.tokens * shape.attention_width * element_bytes}};
+  if (with_attention_stats) {
+    saved.push_back({"attention_stats", AttentionStatsBytes(parallel, shape, element_bytes)});
+  }
+  saved.push_back({"mlp_input", hidden_bytes});
+  saved.push_back({"mlp_norm_statistics", NormStatisticsBytes(model, shape)});
+  saved.push_back({"mlp_norm_output", hidden_bytes});
+  saved.push_back({"mlp_pre_activation", gated ? 2 * mlp_bytes : mlp_bytes});
+  saved.push_back({"mlp_activation", mlp_bytes});
+  return saved;
+}
+
+}  // namespace
+
+std::vector<SavedTensor> LayerSavedTensors(const ModelSpec& model, const TrainingSpec& training,
+                                           const ParallelSpec& parallel, const LocalShape& shape) {
+  std::vector<SavedTensor> saved = {
+      {"input", shape.local_tokens * shape.hidden * ActivationElementBytes(training)}};
+  if (parallel.recompute == Recompute::kFull) return saved;
+  const bool with_stats = parallel.recompute == Recompute::kNone;
+  for (SavedTensor& tensor : InnerTensors(model, training, parallel, shape, with_stats)) {
+    saved.push_back(std::move(tensor));
+  }
+  return saved;
+}
+
+std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
+                                                const TrainingSpec& training,
+                                                const ParallelSpec& parallel,
+                                                const LocalShape& shape) {
+  switch (parallel.recompute) {
+    case Recompute::kNone:
+      return {};
+    case Recompute::kSelective:
+      return {{"attention_stats",
+               AttentionStatsBytes(parallel, shape, ActivationElementBytes(training))}};
+    case Recompute::kFull:
+      return InnerTensors(model, training, parallel, shape, /*with_attention_stats=*/true);
+  }
+  return {};
+}
+
+std::vector<SavedTensor> EmbeddingSavedTensors(const ModelSpec& /*model*/,
+                                               const LocalShape& shape) {
+  return {{"tokens", shape.tokens * kTokenBytes}};
+}
+
+std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,
+                                          const LocalShape& shape) {
+  const int64_t hidden_bytes = shape.local_tokens * shape.hidden * ActivationElementBytes(training);
+  // The loss turns the logits into their gradient in place, in fp32.
+  return {{"labels", shape.tokens * kTokenBytes},
+          {"input", hidden_bytes},
+          {"norm_statistics", NormStatisticsBytes(model, shape)},
+          {"norm_output", hidden_bytes},
+          {"logits_gradient", shape.tokens * shape.vocab * kStatisticBytes}};
+}
+
+StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
+                                       const ParallelSpec& parallel, const VirtualStage& stage) {
+  const LocalShape shape = MakeLocalShape(model, training, parallel);
+  StageActivationBytes bytes;
+  bytes.saved_bytes =
+      stage.num_layers * SumBytes(LayerSavedTensors(model, training, parallel, shape));
+  if (stage.has_embedding) bytes.saved_bytes += SumBytes(EmbeddingSavedTensors(model, shape));
+  if (stage.has_head) bytes.saved_bytes += SumBytes(HeadSavedTensors(model, training, shape));
+  if (stage.num_layers > 0) {
+    bytes.recomputed_bytes = SumBytes(LayerRecomputedTensors(model, training, parallel, shape));
+  }
+  return bytes;
+}
+
+}  // namespace tessera::spec
