@@ -8,6 +8,7 @@
 
 #include "cost_model/base/op.h"
 #include "cost_model/spec/parameter_list.h"
+#include "cost_model/spec/pipeline_schedule.h"
 #include "cost_model/spec/rank_layout.h"
 #include "cost_model/spec/stage_partition.h"
 
@@ -72,18 +73,24 @@ std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
                                                 const TrainingSpec& training,
                                                 const ParallelSpec& parallel,
                                                 const LocalShape& shape);
-std::vector<SavedTensor> EmbeddingSavedTensors(const ModelSpec& model, const LocalShape& shape);
+std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape);
 std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,
                                           const LocalShape& shape);
 
-// Bytes that a virtual stage keeps per micro-batch, and the most that its backward pass adds on
-// top by recomputation.
+// Bytes that one micro-batch holds on a virtual stage.
 struct StageActivationBytes {
-  int64_t saved_bytes = 0;
-  int64_t recomputed_bytes = 0;
+  int64_t saved_bytes = 0;  // kept between its forward and its backward pass
+  // The most while one of its passes runs: saved tensors, with what recomputation brings back for
+  // one layer in place of the head's tensors, which are gone by then. At least saved_bytes.
+  int64_t working_bytes = 0;
 };
 StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                        const ParallelSpec& parallel, const VirtualStage& stage);
+
+// Peak over the actions of one pipeline stage: what other micro-batches keep plus what the running
+// one holds. `by_chunk` is indexed by chunk, virtual stage = chunk * num_stages + stage.
+int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,
+                            const std::vector<StageActivationBytes>& by_chunk);
 
 // Elements that one pipeline transfer carries.
 int64_t PipelineTransferElements(const LocalShape& shape);

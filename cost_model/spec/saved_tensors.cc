@@ -1,4 +1,6 @@
 // What forward passes keep for backward passes: declared in op_list.h.
+#include <algorithm>
+
 #include "cost_model/spec/op_list.h"
 
 namespace tessera::spec {
@@ -84,8 +86,7 @@ std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
   return {};
 }
 
-std::vector<SavedTensor> EmbeddingSavedTensors(const ModelSpec& /*model*/,
-                                               const LocalShape& shape) {
+std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape) {
   return {{"tokens", shape.tokens * kTokenBytes}};
 }
 
@@ -103,15 +104,32 @@ std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const Training
 StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                        const ParallelSpec& parallel, const VirtualStage& stage) {
   const LocalShape shape = MakeLocalShape(model, training, parallel);
-  StageActivationBytes bytes;
-  bytes.saved_bytes =
+  int64_t layers_bytes =
       stage.num_layers * SumBytes(LayerSavedTensors(model, training, parallel, shape));
-  if (stage.has_embedding) bytes.saved_bytes += SumBytes(EmbeddingSavedTensors(model, shape));
-  if (stage.has_head) bytes.saved_bytes += SumBytes(HeadSavedTensors(model, training, shape));
-  if (stage.num_layers > 0) {
-    bytes.recomputed_bytes = SumBytes(LayerRecomputedTensors(model, training, parallel, shape));
+  if (stage.has_embedding) layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
+  const int64_t head_bytes =
+      stage.has_head ? SumBytes(HeadSavedTensors(model, training, shape)) : 0;
+  const int64_t recomputed_bytes =
+      stage.num_layers > 0 ? SumBytes(LayerRecomputedTensors(model, training, parallel, shape)) : 0;
+  return {.saved_bytes = layers_bytes + head_bytes,
+          .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes)};
+}
+
+int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,
+                            const std::vector<StageActivationBytes>& by_chunk) {
+  int64_t saved_bytes = 0;
+  int64_t peak_bytes = 0;
+  for (const Action& action : actions) {
+    const StageActivationBytes& bytes = by_chunk.at(action.virtual_stage / num_stages);
+    if (action.kind == ActionKind::kForward) {
+      peak_bytes = std::max(peak_bytes, saved_bytes + bytes.working_bytes);
+      saved_bytes += bytes.saved_bytes;
+    } else if (action.kind == ActionKind::kBackward) {
+      saved_bytes -= bytes.saved_bytes;
+      peak_bytes = std::max(peak_bytes, saved_bytes + bytes.working_bytes);
+    }
   }
-  return bytes;
+  return peak_bytes;
 }
 
 }  // namespace tessera::spec
