@@ -1,0 +1,125 @@
+#include "cost_model/memory.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "cost_model/base/check.h"
+#include "cost_model/spec/flat_layout.h"
+
+namespace tessera::cost_model {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+std::string Gibibytes(double bytes) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(bytes < 10 * kGiB ? 2 : 1) << bytes / kGiB << " GiB";
+  return text.str();
+}
+
+}  // namespace
+
+int64_t PeakActivationBytes(const spec::PipelineSchedule& schedule, int stage,
+                            const std::vector<spec::StageActivationBytes>& by_virtual_stage) {
+  int64_t held_bytes = 0;
+  int64_t peak_bytes = 0;
+  for (const spec::Action& action : schedule.actions_by_stage[stage]) {
+    const spec::StageActivationBytes& bytes = by_virtual_stage[action.virtual_stage];
+    if (action.kind == spec::ActionKind::kForward) {
+      held_bytes += bytes.saved_bytes;
+      peak_bytes = std::max(peak_bytes, held_bytes);
+    } else if (action.kind == spec::ActionKind::kBackward) {
+      peak_bytes = std::max(peak_bytes, held_bytes + bytes.recomputed_bytes);
+      held_bytes -= bytes.saved_bytes;
+    }
+  }
+  TESSERA_CHECK(held_bytes == 0, "stage ", stage, " keeps ", held_bytes, " bytes after the step");
+  return peak_bytes;
+}
+
+int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microbatches,
+                          int stage) {
+  const int64_t p = parallel.pipeline_parallel_size;
+  const int64_t v = parallel.virtual_pipeline_size;
+  switch (parallel.schedule) {
+    case spec::ScheduleKind::kGPipe: return num_microbatches;
+    case spec::ScheduleKind::kOneForwardOneBackward: return std::min(num_microbatches, p - stage);
+    case spec::ScheduleKind::kInterleaved:
+      return std::min(num_microbatches * v, 2 * (p - 1 - stage) + (v - 1) * p + 1);
+  }
+  base::FailCheck(__FILE__, __LINE__, "known schedule", static_cast<int>(parallel.schedule));
+}
+
+int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                       const spec::ParallelSpec& parallel, const spec::LocalShape& shape) {
+  const int64_t element_bytes =
+      base::SizeBytes(spec::TypesOf(training.precision).activation);
+  const int64_t mlp_width =
+      model.activation == spec::ActivationKind::kSwiGlu ? 2 * shape.ffn : shape.ffn;
+  int64_t elements = 2 * shape.tokens * shape.hidden;
+  elements += 2 * shape.tokens * std::max(shape.qkv_width, mlp_width);
+  if (parallel.attention == spec::AttentionKind::kUnfused) {
+    elements += shape.batch * shape.heads * shape.sequence * shape.sequence;
+  }
+  if (parallel.pipeline_parallel_size > 1) elements += 4 * spec::PipelineTransferElements(shape);
+  return elements * element_bytes;
+}
+
+std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
+                                        const spec::ClusterSpec& cluster,
+                                        const spec::TrainingSpec& training,
+                                        const spec::ParallelSpec& parallel,
+                                        const std::vector<spec::VirtualStage>& stages,
+                                        const spec::PipelineSchedule& schedule) {
+  std::vector<spec::StageActivationBytes> by_virtual_stage;
+  for (const spec::VirtualStage& stage : stages) {
+    by_virtual_stage.push_back(spec::ActivationBytesOf(model, training, parallel, stage));
+  }
+  const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
+  const int64_t buffers_bytes = WorkspaceBytes(model, training, parallel, shape) +
+                                cluster.device.reserved_memory_bytes;
+  std::vector<spec::StageMemory> memory;
+  for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
+    const spec::StateBytes state =
+        spec::StateBytesOf(spec::StagesOf(stages, stage), model, training, parallel);
+    memory.push_back({.weights_bytes = state.weights_bytes,
+                      .gradients_bytes = state.gradients_bytes,
+                      .optimizer_bytes = state.optimizer_bytes,
+                      .activations_bytes = PeakActivationBytes(schedule, stage, by_virtual_stage),
+                      .buffers_bytes = buffers_bytes});
+  }
+  return memory;
+}
+
+int64_t PeakBytes(const std::vector<spec::StageMemory>& stages) {
+  int64_t peak_bytes = 0;
+  for (const spec::StageMemory& stage : stages) peak_bytes = std::max(peak_bytes, stage.Total());
+  return peak_bytes;
+}
+
+std::optional<spec::Violation> FindMemoryViolation(const std::vector<spec::StageMemory>& stages,
+                                                   const spec::ClusterSpec& cluster,
+                                                   const spec::ParallelSpec& parallel) {
+  const bool is_pool = cluster.shared_compute_units > 0;
+  double needed = static_cast<double>(PeakBytes(stages));
+  if (is_pool) {
+    const int ranks_per_stage = spec::WorldSize(parallel) / parallel.pipeline_parallel_size;
+    needed = 0;
+    for (const spec::StageMemory& stage : stages) {
+      needed += static_cast<double>(stage.Total()) * ranks_per_stage;
+    }
+  }
+  const auto available = static_cast<double>(cluster.device.memory_bytes);
+  if (needed <= available) return std::nullopt;
+  return spec::Violation{
+      .constraint = "device memory",
+      .message = base::Concat(is_pool ? "all ranks together need " : "the fullest stage needs ",
+                              Gibibytes(needed), ", but ",
+                              is_pool ? "the machine has " : "a device has ", Gibibytes(available)),
+      .needed = needed,
+      .available = available,
+      .unit = "bytes"};
+}
+
+}  // namespace tessera::cost_model

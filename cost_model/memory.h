@@ -1,0 +1,51 @@
+// Bytes on one rank of every pipeline stage.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cost_model/spec/op_list.h"
+#include "cost_model/spec/pipeline_schedule.h"
+#include "cost_model/spec/step_report.h"
+
+namespace tessera::cost_model {
+
+// Most bytes of saved activations that pipeline stage `stage` holds at any time of the schedule: a
+// forward pass adds what its virtual stage keeps, a backward pass holds the layer it recomputes on
+// top and then gives its own back. `by_virtual_stage` in the order of PartitionStages.
+int64_t PeakActivationBytes(const spec::PipelineSchedule& schedule, int stage,
+                            const std::vector<spec::StageActivationBytes>& by_virtual_stage);
+
+// Passes (micro-batch and chunk) of pipeline stage `stage` between forward and backward at most:
+// 1F1B min(m, p - r); interleaved min(m v, 2 (p - 1 - r) + (v - 1) p + 1); GPipe m.
+// Narayanan et al. 2021, arXiv:2104.04473, section 2.2.
+int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microbatches, int stage);
+
+// Bytes that come and go within an operation, on top of parameters and saved activations: an
+// estimate of what a rank's workspace and communication buffers hold at most.
+//   2 e T h            a gathered input and its gradient (T tokens, hidden size h, e bytes each)
+//   2 e T w            the widest activation of a layer and its gradient (w = qkv or MLP width)
+//   e b a s^2          gradient of the probabilities, unfused attention only
+//   4 e T_local h      activations and gradients of neighbours under way, pp > 1 only
+int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                       const spec::ParallelSpec& parallel, const spec::LocalShape& shape);
+
+// All stages of a layout. buffers_bytes is the workspace and the device's reserved memory.
+// REQUIRES: FindViolations is empty; `stages` is PartitionStages, `schedule` MakeSchedule.
+std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
+                                        const spec::ClusterSpec& cluster,
+                                        const spec::TrainingSpec& training,
+                                        const spec::ParallelSpec& parallel,
+                                        const std::vector<spec::VirtualStage>& stages,
+                                        const spec::PipelineSchedule& schedule);
+
+// The fullest stage, in bytes.
+int64_t PeakBytes(const std::vector<spec::StageMemory>& stages);
+
+// The memory limit, if broken: the fullest stage against a device, or, on a pool of devices that
+// share one memory, the sum over all ranks against the whole.
+std::optional<spec::Violation> FindMemoryViolation(const std::vector<spec::StageMemory>& stages,
+                                                   const spec::ClusterSpec& cluster,
+                                                   const spec::ParallelSpec& parallel);
+
+}  // namespace tessera::cost_model

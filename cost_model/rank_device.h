@@ -1,0 +1,39 @@
+// The device as one rank sees it.
+#pragma once
+
+#include "cost_model/spec/cluster_spec.h"
+#include "cost_model/spec/training_spec.h"
+
+namespace tessera::cost_model {
+
+// What prices the operations of one rank: peaks and bandwidth it has to itself, and the cluster's
+// efficiency tables.
+struct RankDevice {
+  double matmul_flops_per_s = 0;
+  double memory_bandwidth_bytes_per_s = 0;
+  double launch_overhead_s = 0;
+  int64_t element_bytes = 4;  // of one activation
+  spec::EfficiencyTable matmul_efficiency;
+  spec::EfficiencyTable attention_efficiency;
+  spec::EfficiencyTable memory_efficiency;
+};
+
+// Cores of a shared pool that one of `ranks_on_node` ranks computes with; 1 where every device
+// stands on its own.
+int ThreadsPerRank(const spec::ClusterSpec& cluster, int ranks_on_node);
+
+// Ranks of a job of `num_devices` that sit on one node.
+int RanksOnNode(const spec::ClusterSpec& cluster, int num_devices);
+
+// A rank of a job of `num_devices`. On a shared pool the rank has ThreadsPerRank cores and the same
+// share of the node's memory bandwidth.
+// Throws base::ConfigError when the cluster gives no peak for the precision's matrix products.
+RankDevice MakeRankDevice(const spec::ClusterSpec& cluster, spec::Precision precision,
+                          int num_devices);
+
+// Dense peak FLOP/s of one of `num_devices` devices: what MFU and HFU divide by. A pool's peak is
+// shared by its ranks.
+double PeakFlopsPerDevice(const spec::ClusterSpec& cluster, spec::Precision precision,
+                          int num_devices);
+
+}  // namespace tessera::cost_model
