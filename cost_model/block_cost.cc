@@ -19,10 +19,7 @@ class Pricer {
  public:
   Pricer(const RankDevice& device, const Network& network, const GroupPlacement& tensor_group,
          spec::FlopsConvention convention)
-      : device_(device),
-        network_(network),
-        tensor_group_(tensor_group),
-        convention_(convention) {}
+      : device_(device), network_(network), tensor_group_(tensor_group), convention_(convention) {}
 
   void Forward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
     for (const spec::Op& op : ops) {
@@ -74,8 +71,8 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
                           const spec::ParallelSpec& parallel, const RankDevice& device,
                           const Network& network, spec::FlopsConvention convention) {
   const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
-  const GroupPlacement tensor_group = PlaceGroup(MakeLayoutGroups(parallel).tensor,
-                                                 network.world_size, network.cluster);
+  const GroupPlacement tensor_group =
+      PlaceGroup(MakeLayoutGroups(parallel).tensor, network.world_size, network.cluster);
   const Pricer pricer(device, network, tensor_group, convention);
   BlockCosts costs;
   const auto price = [&](auto append_forward, auto append_backward, BlockCost& cost) {

@@ -52,8 +52,7 @@ Network MakeNetwork(const spec::ClusterSpec& cluster, int world_size) {
           .ranks_on_node = RanksOnNode(cluster, world_size)};
 }
 
-double ReduceScatterSeconds(double bytes, const GroupPlacement& placement,
-                            const Network& network) {
+double ReduceScatterSeconds(double bytes, const GroupPlacement& placement, const Network& network) {
   return ScatterOrGatherSeconds(bytes, placement, network);
 }
 
@@ -89,12 +88,17 @@ double CollectiveSeconds(const base::OpRecord& record, double element_bytes,
                          const GroupPlacement& placement, const Network& network) {
   const double bytes = static_cast<double>(record.dims[0]) * element_bytes;
   switch (record.kind) {
-    case base::OpKind::kAllReduce: return AllReduceSeconds(bytes, placement, network);
-    case base::OpKind::kReduceScatter: return ReduceScatterSeconds(bytes, placement, network);
+    case base::OpKind::kAllReduce:
+      return AllReduceSeconds(bytes, placement, network);
+    case base::OpKind::kReduceScatter:
+      return ReduceScatterSeconds(bytes, placement, network);
     case base::OpKind::kBroadcast:
-    case base::OpKind::kAllGather: return AllGatherSeconds(bytes, placement, network);
-    case base::OpKind::kAllToAll: return AllToAllSeconds(bytes, placement, network);
-    default: break;
+    case base::OpKind::kAllGather:
+      return AllGatherSeconds(bytes, placement, network);
+    case base::OpKind::kAllToAll:
+      return AllToAllSeconds(bytes, placement, network);
+    default:
+      break;
   }
   base::FailCheck(__FILE__, __LINE__, "a collective", base::ToString(record));
 }

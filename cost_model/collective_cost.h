@@ -18,8 +18,8 @@ Network MakeNetwork(const spec::ClusterSpec& cluster, int world_size);
 // Reduce-scatter or all-gather of a tensor of `bytes` in all (input of the one, output of the
 // other). A ring inside a node: (g - 1) messages, (g - 1) / g of the bytes over each link
 // (Thakur et al. 2005). Across nodes hierarchically: within each node first, then rings over the
-// nodes, one for each local rank with its 1 / ranks_per_node of the bytes, at the same time and with
-// the other groups of the node, sharing the NICs.
+// nodes, one for each local rank with its 1 / ranks_per_node of the bytes, at the same time and
+// with the other groups of the node, sharing the NICs.
 double ReduceScatterSeconds(double bytes, const GroupPlacement& placement, const Network& network);
 double AllGatherSeconds(double bytes, const GroupPlacement& placement, const Network& network);
 

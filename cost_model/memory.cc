@@ -20,31 +20,14 @@ std::string Gibibytes(double bytes) {
 
 }  // namespace
 
-int64_t PeakActivationBytes(const spec::PipelineSchedule& schedule, int stage,
-                            const std::vector<spec::StageActivationBytes>& by_virtual_stage) {
-  int64_t held_bytes = 0;
-  int64_t peak_bytes = 0;
-  for (const spec::Action& action : schedule.actions_by_stage[stage]) {
-    const spec::StageActivationBytes& bytes = by_virtual_stage[action.virtual_stage];
-    if (action.kind == spec::ActionKind::kForward) {
-      held_bytes += bytes.saved_bytes;
-      peak_bytes = std::max(peak_bytes, held_bytes);
-    } else if (action.kind == spec::ActionKind::kBackward) {
-      peak_bytes = std::max(peak_bytes, held_bytes + bytes.recomputed_bytes);
-      held_bytes -= bytes.saved_bytes;
-    }
-  }
-  TESSERA_CHECK(held_bytes == 0, "stage ", stage, " keeps ", held_bytes, " bytes after the step");
-  return peak_bytes;
-}
-
-int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microbatches,
-                          int stage) {
+int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microbatches, int stage) {
   const int64_t p = parallel.pipeline_parallel_size;
   const int64_t v = parallel.virtual_pipeline_size;
   switch (parallel.schedule) {
-    case spec::ScheduleKind::kGPipe: return num_microbatches;
-    case spec::ScheduleKind::kOneForwardOneBackward: return std::min(num_microbatches, p - stage);
+    case spec::ScheduleKind::kGPipe:
+      return num_microbatches;
+    case spec::ScheduleKind::kOneForwardOneBackward:
+      return std::min(num_microbatches, p - stage);
     case spec::ScheduleKind::kInterleaved:
       return std::min(num_microbatches * v, 2 * (p - 1 - stage) + (v - 1) * p + 1);
   }
@@ -53,8 +36,7 @@ int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microb
 
 int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                        const spec::ParallelSpec& parallel, const spec::LocalShape& shape) {
-  const int64_t element_bytes =
-      base::SizeBytes(spec::TypesOf(training.precision).activation);
+  const int64_t element_bytes = base::SizeBytes(spec::TypesOf(training.precision).activation);
   const int64_t mlp_width =
       model.activation == spec::ActivationKind::kSwiGlu ? 2 * shape.ffn : shape.ffn;
   int64_t elements = 2 * shape.tokens * shape.hidden;
@@ -72,22 +54,24 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                         const spec::ParallelSpec& parallel,
                                         const std::vector<spec::VirtualStage>& stages,
                                         const spec::PipelineSchedule& schedule) {
-  std::vector<spec::StageActivationBytes> by_virtual_stage;
-  for (const spec::VirtualStage& stage : stages) {
-    by_virtual_stage.push_back(spec::ActivationBytesOf(model, training, parallel, stage));
-  }
   const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
-  const int64_t buffers_bytes = WorkspaceBytes(model, training, parallel, shape) +
-                                cluster.device.reserved_memory_bytes;
+  const int64_t buffers_bytes =
+      WorkspaceBytes(model, training, parallel, shape) + cluster.device.reserved_memory_bytes;
   std::vector<spec::StageMemory> memory;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
-    const spec::StateBytes state =
-        spec::StateBytesOf(spec::StagesOf(stages, stage), model, training, parallel);
-    memory.push_back({.weights_bytes = state.weights_bytes,
-                      .gradients_bytes = state.gradients_bytes,
-                      .optimizer_bytes = state.optimizer_bytes,
-                      .activations_bytes = PeakActivationBytes(schedule, stage, by_virtual_stage),
-                      .buffers_bytes = buffers_bytes});
+    const std::vector<spec::VirtualStage> own = spec::StagesOf(stages, stage);
+    const spec::StateBytes state = spec::StateBytesOf(own, model, training, parallel);
+    std::vector<spec::StageActivationBytes> by_chunk;
+    for (const spec::VirtualStage& chunk : own) {
+      by_chunk.push_back(spec::ActivationBytesOf(model, training, parallel, chunk));
+    }
+    memory.push_back(
+        {.weights_bytes = state.weights_bytes,
+         .gradients_bytes = state.gradients_bytes,
+         .optimizer_bytes = state.optimizer_bytes,
+         .activations_bytes = spec::PeakActivationBytes(schedule.actions_by_stage[stage],
+                                                        parallel.pipeline_parallel_size, by_chunk),
+         .buffers_bytes = buffers_bytes});
   }
   return memory;
 }

@@ -10,12 +10,6 @@
 
 namespace tessera::cost_model {
 
-// Most bytes of saved activations that pipeline stage `stage` holds at any time of the schedule: a
-// forward pass adds what its virtual stage keeps, a backward pass holds the layer it recomputes on
-// top and then gives its own back. `by_virtual_stage` in the order of PartitionStages.
-int64_t PeakActivationBytes(const spec::PipelineSchedule& schedule, int stage,
-                            const std::vector<spec::StageActivationBytes>& by_virtual_stage);
-
 // Passes (micro-batch and chunk) of pipeline stage `stage` between forward and backward at most:
 // 1F1B min(m, p - r); interleaved min(m v, 2 (p - 1 - r) + (v - 1) p + 1); GPipe m.
 // Narayanan et al. 2021, arXiv:2104.04473, section 2.2.

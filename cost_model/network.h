@@ -35,8 +35,7 @@ struct GroupPlacement {
   int groups_per_node = 1;
 };
 // `world_size` ranks in all. On a shared pool all ranks sit on one node.
-GroupPlacement PlaceGroup(const RankGroup& group, int world_size,
-                          const spec::ClusterSpec& cluster);
+GroupPlacement PlaceGroup(const RankGroup& group, int world_size, const spec::ClusterSpec& cluster);
 
 // Whether any pipeline has its stages `stage` and `stage` + 1 on different nodes.
 bool CrossesNodes(const RankGroup& pipeline, int stage, int world_size,

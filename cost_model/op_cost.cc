@@ -28,10 +28,8 @@ double OpSeconds(const base::OpRecord& record, const RankDevice& device) {
   // units than the matrix products' and are not priced.
   if (record.kind == base::OpKind::kMatMul || IsAttention(record.kind)) {
     const double flops = spec::FlopsOf(record);
-    const double efficiency =
-        EfficiencyAt(IsAttention(record.kind) ? device.attention_efficiency
-                                              : device.matmul_efficiency,
-                     flops);
+    const double efficiency = EfficiencyAt(
+        IsAttention(record.kind) ? device.attention_efficiency : device.matmul_efficiency, flops);
     arithmetic_s = flops / (device.matmul_flops_per_s * efficiency);
   }
   const double memory_s = StreamSeconds(spec::MemoryBytesOf(record, device.element_bytes), device);

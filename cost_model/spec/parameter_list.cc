@@ -30,8 +30,7 @@ class ListBuilder {
   ParameterSpec& Add(const std::string& name, std::vector<int64_t> shape, Split split,
                      InitKind init, double standard_deviation) {
     ParameterSpec parameter;
-    parameter.name =
-        layer_ < 0 ? name : "layers." + std::to_string(layer_) + "." + name;
+    parameter.name = layer_ < 0 ? name : "layers." + std::to_string(layer_) + "." + name;
     parameter.global_shape = std::move(shape);
     parameter.shard = ShardOf(parameter.global_shape, split);
     parameter.init = init;
@@ -74,9 +73,12 @@ class ListBuilder {
     const int tp = parallel_.tensor_parallel_size;
     switch (split) {
       case Split::kReplicated:
-      case Split::kTokenwise: return {};
-      case Split::kRows: return {.dim = 0, .num_shards = tp, .padded_size = shape[0]};
-      case Split::kColumns: return {.dim = 1, .num_shards = tp, .padded_size = shape[1]};
+      case Split::kTokenwise:
+        return {};
+      case Split::kRows:
+        return {.dim = 0, .num_shards = tp, .padded_size = shape[0]};
+      case Split::kColumns:
+        return {.dim = 1, .num_shards = tp, .padded_size = shape[1]};
       case Split::kKvHeads:
         return {.dim = 0,
                 .num_shards = std::min(tp, model_.num_key_value_heads),
@@ -181,10 +183,9 @@ std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const Paralle
 }
 
 std::vector<ParameterSpec> ModelParameters(const ModelSpec& model) {
-  return StageParameters(model, ParallelSpec{},
-                         VirtualStage{.num_layers = model.num_layers,
-                                      .has_embedding = true,
-                                      .has_head = true});
+  return StageParameters(
+      model, ParallelSpec{},
+      VirtualStage{.num_layers = model.num_layers, .has_embedding = true, .has_head = true});
 }
 
 int64_t NumParameters(const ModelSpec& model) {

@@ -22,15 +22,27 @@ enum class ActionKind : uint8_t {
   kRecvBackward,  // gradient from the next virtual stage
 };
 
+constexpr bool IsSend(ActionKind kind) {
+  return kind == ActionKind::kSendForward || kind == ActionKind::kSendBackward;
+}
+constexpr bool IsRecv(ActionKind kind) {
+  return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
+}
+constexpr bool IsTransfer(ActionKind kind) { return IsSend(kind) || IsRecv(kind); }
+
 struct Action {
   ActionKind kind = ActionKind::kForward;
-  int virtual_stage = 0;
+  int virtual_stage = 0;  // the acting one, also of a receive; it sits on stage v % num_stages
   int microbatch = 0;  // 0-based within the step
   // Consecutive sends and receives with the same non-negative group are one exchange: posted
   // together, completed together (one NCCL group). -1 on compute actions.
   int exchange = -1;
   auto operator<=>(const Action&) const = default;
 };
+
+// The transfer at the other end: for a send the receive that takes it, for a receive the send that
+// feeds it. Its exchange is left at -1. REQUIRES: IsTransfer(action.kind).
+Action CounterpartOf(const Action& action);
 
 struct PipelineSchedule {
   ScheduleKind kind = ScheduleKind::kOneForwardOneBackward;
@@ -41,13 +53,18 @@ struct PipelineSchedule {
 };
 
 // Generators. Throw base::ConfigError where the shape breaks the schedule's own rule
-// (interleaved: num_microbatches must be a multiple of num_stages).
+// (interleaved: num_stages and num_chunks of at least 2, num_microbatches a multiple of num_stages).
+// All run the backward passes of a virtual stage in ascending micro-batch order, so gradients add
+// up in the same order whatever the schedule. None transfers anything where num_stages is 1.
+
+// All forward passes, then all backward passes. Huang et al. 2019, arXiv:1811.06965, Fig. 2.
 PipelineSchedule MakeGPipe(int num_stages, int num_microbatches);
-// Narayanan et al. 2021, arXiv:2104.04473, Fig. 4.
+// Narayanan et al. 2021, arXiv:2104.04473, Fig. 4. Stage s keeps at most min(num_stages - s,
+// num_microbatches) micro-batches in flight.
 PipelineSchedule MakeOneForwardOneBackward(int num_stages, int num_microbatches);
 // Same paper, section 2.2; micro-batches go through the chunks in groups of num_stages.
 PipelineSchedule MakeInterleaved(int num_stages, int num_chunks, int num_microbatches);
-// The schedule of a layout.
+// The schedule of a layout. Throws base::ConfigError also for virtual stages without interleaving.
 PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches);
 
 // Most micro-batches of (stage, chunk) between forward and backward at any time, by chunk.
@@ -58,7 +75,7 @@ std::vector<int> MaxInFlight(const PipelineSchedule& schedule, int stage);
 // stages, no deadlock when a send blocks until its receive is posted.
 std::vector<std::string> ValidateSchedule(const PipelineSchedule& schedule);
 
-// One stage as text: "0F0 [0SF0 1RB0] 0B0". Virtual stage, action, micro-batch; an exchange of
+// One stage as text: "0F0 [0SF0 0RB0] 0B0". Virtual stage, action, micro-batch; an exchange of
 // several stands in brackets.
 std::string ToString(const std::vector<Action>& actions);
 std::string ToString(const Action& action);
