@@ -1,0 +1,216 @@
+#include "cost_model/spec/spec_fields.h"
+
+namespace tessera::spec {
+namespace {
+
+constexpr Presence kOptional = Presence::kOptional;
+
+void VisitRopeScaling(FieldVisitor& fields, RopeScaling& scaling) {
+  fields.Number("factor", scaling.factor, kPositive);
+  fields.Number("low_freq_factor", scaling.low_freq_factor, kPositive);
+  fields.Number("high_freq_factor", scaling.high_freq_factor, kPositive);
+  fields.Integer("original_max_sequence_length", scaling.original_max_sequence_length, kSizeRange);
+}
+
+void VisitMoe(FieldVisitor& fields, MoeSpec& moe) {
+  fields.Integer("num_experts", moe.num_experts, kSizeRange);
+  fields.Integer("experts_per_token", moe.experts_per_token, kSizeRange);
+  fields.Integer("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, kSizeRange);
+}
+
+void VisitDevice(FieldVisitor& fields, DeviceSpec& device) {
+  fields.Text("name", device.name);
+  fields.Integer("memory_bytes", device.memory_bytes, {.minimum = 1});
+  fields.Integer("reserved_memory_bytes", device.reserved_memory_bytes, kCountRange, kOptional);
+  fields.Number("memory_bandwidth_bytes_per_s", device.memory_bandwidth_bytes_per_s, kPositive);
+  fields.Object("peak_flops_per_s", [&](FieldVisitor& peaks) {
+    using base::DType;
+    for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8}) {
+      const std::string name(base::ToString(type));
+      const bool is_set = device.peak_flops_per_s.count(type) > 0;
+      if (peaks.Present(name, is_set)) {
+        peaks.Number(name, device.peak_flops_per_s[type], kPositive);
+      }
+    }
+  });
+  fields.Number("launch_overhead_s", device.launch_overhead_s, kNotNegative, kOptional);
+  fields.Table("matmul_efficiency_by_flops", device.matmul_efficiency);
+  fields.Table("attention_efficiency_by_flops", device.attention_efficiency);
+  fields.Table("memory_efficiency_by_bytes", device.memory_efficiency);
+  fields.Number("power_w", device.power_w, kNotNegative, kOptional);
+  fields.Number("price_per_hour_usd", device.price_per_hour, kNotNegative, kOptional);
+}
+
+void VisitLink(FieldVisitor& fields, LinkSpec& link) {
+  fields.Number("bandwidth_bytes_per_s", link.bandwidth_bytes_per_s, kPositive);
+  fields.Number("latency_s", link.latency_s, kNotNegative);
+  fields.Number("efficiency", link.efficiency, kFraction, kOptional);
+  fields.Table("size_efficiency_by_bytes", link.size_efficiency);
+}
+
+// The optimizer's keys, flat in a hyper-parameter file and in a section of their own in a plan.
+void VisitOptimizer(FieldVisitor& fields, OptimizerSpec& optimizer, Presence presence) {
+  const NumberRange beta = {.minimum = 0, .maximum = 1};
+  fields.Number("lr", optimizer.lr, kNotNegative, presence);
+  fields.Number("min_lr", optimizer.min_lr, kNotNegative, presence);
+  fields.Integer("lr_warmup_steps", optimizer.lr_warmup_steps, kCountRange, presence);
+  fields.Integer("lr_decay_steps", optimizer.lr_decay_steps, kCountRange, presence);
+  fields.Mode("lr_decay_style", optimizer.lr_decay_style, presence);
+  fields.Number("adam_beta1", optimizer.adam_beta1, beta, presence);
+  fields.Number("adam_beta2", optimizer.adam_beta2, beta, presence);
+  fields.Number("adam_eps", optimizer.adam_eps, kNotNegative, presence);
+  fields.Number("weight_decay", optimizer.weight_decay, kNotNegative, presence);
+  fields.Number("clip_grad", optimizer.clip_grad, kNotNegative, presence);
+}
+
+void VisitTime(FieldVisitor& fields, TimeBreakdown& time) {
+  // Derived: the sum of the section "compute" beside this one.
+  double compute_s = time.Compute();
+  fields.Number("compute_s", compute_s, kNotNegative);
+  fields.Number("tp_comm_s", time.tp_comm_s, kNotNegative);
+  fields.Number("pp_comm_s", time.pp_comm_s, kNotNegative);
+  fields.Number("dp_comm_s", time.dp_comm_s, kNotNegative);
+  fields.Number("cp_comm_s", time.cp_comm_s, kNotNegative);
+  fields.Number("ep_comm_s", time.ep_comm_s, kNotNegative);
+  fields.Number("bubble_s", time.bubble_s, kNotNegative);
+  fields.Number("optimizer_s", time.optimizer_s, kNotNegative);
+  fields.Number("other_s", time.other_s, {});
+}
+
+void VisitStageMemory(FieldVisitor& fields, StageMemory& stage) {
+  fields.Integer("weights_bytes", stage.weights_bytes, kCountRange);
+  fields.Integer("gradients_bytes", stage.gradients_bytes, kCountRange);
+  fields.Integer("optimizer_bytes", stage.optimizer_bytes, kCountRange);
+  fields.Integer("activations_bytes", stage.activations_bytes, kCountRange);
+  fields.Integer("buffers_bytes", stage.buffers_bytes, kCountRange);
+}
+
+}  // namespace
+
+void VisitModel(FieldVisitor& fields, ModelSpec& model) {
+  fields.Text("name", model.name);
+  fields.Remark("source");
+  fields.Mode("norm", model.norm);
+  fields.Mode("position", model.position);
+  fields.Mode("activation", model.activation);
+  fields.Integer("num_layers", model.num_layers, kSizeRange);
+  fields.Integer("hidden_size", model.hidden_size, kSizeRange);
+  fields.Integer("num_attention_heads", model.num_attention_heads, kSizeRange);
+  fields.Integer("num_key_value_heads", model.num_key_value_heads, kSizeRange);
+  fields.Integer("head_dim", model.head_dim, kSizeRange);
+  fields.Integer("ffn_hidden_size", model.ffn_hidden_size, kSizeRange);
+  fields.Integer("vocab_size", model.vocab_size, kSizeRange);
+  fields.Integer("max_sequence_length", model.max_sequence_length, kSizeRange);
+  fields.Flag("qkv_bias", model.qkv_bias);
+  fields.Flag("attention_output_bias", model.attention_output_bias);
+  fields.Flag("mlp_bias", model.mlp_bias);
+  fields.Flag("tied_embeddings", model.tied_embeddings);
+  fields.Number("norm_epsilon", model.norm_epsilon, kPositive);
+  fields.Number("rope_theta", model.rope_theta, kPositive,
+                model.position == PositionKind::kRope ? Presence::kRequired : kOptional);
+  if (fields.Present("rope_scaling", model.rope_scaling.has_value())) {
+    if (!model.rope_scaling) model.rope_scaling.emplace();
+    fields.Object("rope_scaling",
+                  [&](FieldVisitor& section) { VisitRopeScaling(section, *model.rope_scaling); });
+  }
+  if (fields.Present("moe", model.moe.has_value())) {
+    if (!model.moe) model.moe.emplace();
+    fields.Object("moe", [&](FieldVisitor& section) { VisitMoe(section, *model.moe); });
+  }
+  fields.Number("init_standard_deviation", model.init_standard_deviation, kPositive, kOptional);
+}
+
+void VisitCluster(FieldVisitor& fields, ClusterSpec& cluster) {
+  fields.Text("name", cluster.name);
+  fields.Remark("source");
+  fields.Object("device", [&](FieldVisitor& section) { VisitDevice(section, cluster.device); });
+  fields.Integer("devices_per_node", cluster.devices_per_node, kSizeRange);
+  fields.Integer("nics_per_node", cluster.nics_per_node, kSizeRange);
+  fields.Object("intra_node",
+                [&](FieldVisitor& section) { VisitLink(section, cluster.intra_node); });
+  fields.Object("inter_node",
+                [&](FieldVisitor& section) { VisitLink(section, cluster.inter_node); });
+  fields.Integer("shared_compute_units", cluster.shared_compute_units, kCountRange, kOptional);
+  fields.Integer("max_devices", cluster.max_devices, kCountRange, kOptional);
+}
+
+void VisitTraining(FieldVisitor& fields, TrainingSpec& training) {
+  fields.Integer("global_batch_size", training.global_batch_size, kSizeRange);
+  fields.Integer("sequence_length", training.sequence_length, kSizeRange);
+  fields.Integer("steps", training.steps, kCountRange);
+  fields.Mode("precision", training.precision);
+  fields.Unsigned("seed", training.seed, Presence::kRequired);
+  fields.Object("optimizer", [&](FieldVisitor& section) {
+    VisitOptimizer(section, training.optimizer, Presence::kRequired);
+  });
+}
+
+void VisitHyperparameters(FieldVisitor& fields, TrainingSpec& training) {
+  fields.Remark("source");
+  fields.Integer("steps", training.steps, kCountRange, kOptional);
+  fields.Integer("global_batch_size", training.global_batch_size, kSizeRange, kOptional);
+  fields.Integer("seq_length", training.sequence_length, kSizeRange, kOptional);
+  VisitOptimizer(fields, training.optimizer, kOptional);
+  fields.Unsigned("seed", training.seed, kOptional);
+}
+
+void VisitParallel(FieldVisitor& fields, ParallelSpec& parallel) {
+  fields.Integer("tensor_parallel_size", parallel.tensor_parallel_size, kSizeRange);
+  fields.Integer("pipeline_parallel_size", parallel.pipeline_parallel_size, kSizeRange);
+  fields.Integer("data_parallel_size", parallel.data_parallel_size, kSizeRange);
+  fields.Integer("context_parallel_size", parallel.context_parallel_size, kSizeRange);
+  fields.Integer("expert_parallel_size", parallel.expert_parallel_size, kSizeRange);
+  fields.Integer("virtual_pipeline_size", parallel.virtual_pipeline_size, kSizeRange);
+  fields.Integer("micro_batch_size", parallel.micro_batch_size, kSizeRange);
+  fields.Flag("sequence_parallel", parallel.sequence_parallel);
+  fields.Mode("recompute", parallel.recompute);
+  fields.Integer("zero_stage", parallel.zero_stage, {.minimum = 0, .maximum = 3});
+  fields.Mode("schedule", parallel.schedule);
+  fields.Mode("attention", parallel.attention);
+  fields.Text("rank_order", parallel.rank_order);
+  fields.Integers("layers_per_virtual_stage", parallel.layers_per_virtual_stage,
+                  Presence::kRequired);
+  fields.Integer("vocab_size_multiple", parallel.vocab_size_multiple, kSizeRange);
+  fields.Integer("bucket_elements", parallel.bucket_elements, kSizeRange);
+  fields.Flag("overlap_grad_reduce", parallel.overlap_grad_reduce);
+}
+
+void VisitStepReport(FieldVisitor& fields, StepReport& report) {
+  fields.Number("step_time_s", report.step_time_s, kNotNegative);
+  fields.Number("tokens_per_s", report.tokens_per_s, kNotNegative);
+  fields.Number("tokens_per_s_per_device", report.tokens_per_s_per_device, kNotNegative);
+  fields.Number("model_flops", report.model_flops, kNotNegative);
+  fields.Number("hardware_flops", report.hardware_flops, kNotNegative);
+  fields.Number("model_tflops_per_device", report.model_tflops_per_device, kNotNegative);
+  fields.Number("hardware_tflops_per_device", report.hardware_tflops_per_device, kNotNegative);
+  fields.Number("mfu", report.mfu, kNotNegative);
+  fields.Number("hfu", report.hfu, kNotNegative);
+  fields.Object("memory", [&](FieldVisitor& memory) {
+    memory.Integer("peak_bytes", report.peak_bytes, kCountRange);
+    memory.Objects(
+        "stages", report.stages.size(), [&](std::size_t size) { report.stages.resize(size); },
+        [&](FieldVisitor& stage, std::size_t i) { VisitStageMemory(stage, report.stages[i]); });
+  });
+  fields.Object("time", [&](FieldVisitor& time) { VisitTime(time, report.time); });
+  fields.Object("compute", [&](FieldVisitor& compute) {
+    compute.Number("forward_s", report.time.forward_s, kNotNegative);
+    compute.Number("backward_s", report.time.backward_s, kNotNegative);
+    compute.Number("recompute_s", report.time.recompute_s, kNotNegative);
+  });
+}
+
+void VisitPlan(FieldVisitor& fields, Plan& plan) {
+  fields.Object("model", [&](FieldVisitor& section) { VisitModel(section, plan.model); });
+  fields.Object("cluster", [&](FieldVisitor& section) { VisitCluster(section, plan.cluster); });
+  fields.Object("training", [&](FieldVisitor& section) { VisitTraining(section, plan.training); });
+  fields.Object("parallel", [&](FieldVisitor& section) { VisitParallel(section, plan.parallel); });
+  fields.Integer("num_devices", plan.num_devices, kSizeRange);
+  fields.Integer("threads_per_rank", plan.threads_per_rank, kCountRange);
+  if (fields.Present("prediction", plan.prediction.has_value())) {
+    if (!plan.prediction) plan.prediction.emplace();
+    fields.Object("prediction",
+                  [&](FieldVisitor& section) { VisitStepReport(section, *plan.prediction); });
+  }
+}
+
+}  // namespace tessera::spec
