@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Checks that every header compiles by itself.
+
+    check_headers.py BUILD_FOLDER [ROOT]
+
+A header with a source file of the same name is proven by the build, as long as that file includes
+it first: this is checked by reading. The others are compiled alone, syntax only, with the flags that
+BUILD_FOLDER/compile_commands.json has for the nearest source file.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import source_tree
+
+FIRST_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+
+
+def compiler_arguments(entry):
+    """A compile command without launcher, input and output."""
+    arguments = entry["arguments"] if "arguments" in entry else shlex.split(entry["command"])
+    if pathlib.PurePath(arguments[0]).name in ("ccache", "sccache"):
+        arguments = arguments[1:]
+    kept, skip = [], False
+    for argument in arguments:
+        if skip or argument in ("-c", entry["file"]):
+            skip = False
+        elif argument in ("-o", "-MF", "-MT"):
+            skip = True
+        elif argument != "-MD":
+            kept.append(argument)
+    return kept
+
+
+def nearest_entry(header, entries):
+    """The compile command of the source file that shares the longest path with `header`."""
+    shared = lambda path: len(os.path.commonpath([header.parent, path.parent]))
+    return entries[max(entries, key=shared)]
+
+
+def includes_first(source, header, root):
+    found = FIRST_INCLUDE.search((root / source).read_text(encoding="utf-8"))
+    return found is not None and found[1] == header.as_posix()
+
+
+def compile_alone(header, entry, root):
+    """None, or what the compiler said."""
+    command = [*compiler_arguments(entry), "-fsyntax-only", "-x", "c++", "-"]
+    source = f'#include "{header.as_posix()}"\n#include "{header.as_posix()}"\n'
+    done = subprocess.run(command, input=source, cwd=root, capture_output=True, text=True)
+    return None if done.returncode == 0 else f"{header}: does not compile alone:\n{done.stderr}"
+
+
+def find_problems(build, root, jobs):
+    commands = json.loads((build / "compile_commands.json").read_text())
+    entries = {}
+    for entry in commands:
+        path = pathlib.Path(entry["directory"], entry["file"])
+        if path.is_relative_to(root):
+            entries[path.relative_to(root)] = entry
+    headers = [path for path in source_tree.code_files(root) if path.suffix == ".h"]
+    problems, alone = [], []
+    for header in headers:
+        source = header.with_suffix(".cc")
+        if source not in entries:
+            alone.append(header)
+        elif not includes_first(source, header, root):
+            problems.append(f"{source}: its own header is not its first include")
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        said = pool.map(lambda header: compile_alone(header, nearest_entry(header, entries), root),
+                        alone)
+        problems += [text for text in said if text is not None]
+    return problems, len(headers)
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    root = pathlib.Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else source_tree.default_root()
+    problems, num_files = find_problems(build, root, jobs=min(2, os.cpu_count() or 1))
+    return source_tree.report("check_headers", problems, num_files)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
