@@ -80,8 +80,10 @@ std::string ToString(const OpRecord& record) {
   std::string text(ToString(record.kind));
   size_t num_dims = record.dims.size();
   while (num_dims > 0 && record.dims[num_dims - 1] == 0) --num_dims;
-  for (size_t i = 0; i < num_dims; ++i)
-    text += (i == 0 ? " " : ",") + std::to_string(record.dims[i]);
+  for (size_t i = 0; i < num_dims; ++i) {
+    text += i == 0 ? ' ' : ',';
+    text += std::to_string(record.dims[i]);
+  }
   return text;
 }
 
