@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/rope_table.h"
+
+namespace tessera::kernels {
+namespace {
+
+void RotateHead(float* x, const float* cosines, const float* sines, int64_t half, float direction) {
+  float* const low = x;
+  float* const high = x + half;
+#pragma omp simd
+  for (int64_t i = 0; i < half; ++i) {
+    const float a = low[i];
+    const float b = high[i];
+    const float sine = direction * sines[i];
+    low[i] = a * cosines[i] - b * sine;
+    high[i] = b * cosines[i] + a * sine;
+  }
+}
+
+}  // namespace
+
+void RopeTable::Prepare(const float* inverse_frequency, int64_t half, int64_t sequence) {
+  if (static_cast<int64_t>(inverse_frequency_.size()) != half ||
+      !std::equal(inverse_frequency_.begin(), inverse_frequency_.end(), inverse_frequency)) {
+    inverse_frequency_.assign(inverse_frequency, inverse_frequency + half);
+    values_.clear();
+  }
+  const int64_t num_kept = static_cast<int64_t>(values_.size()) / (2 * half);
+  if (num_kept >= sequence) return;
+  values_.resize(sequence * 2 * half);
+  for (int64_t position = num_kept; position < sequence; ++position) {
+    float* const row = values_.data() + position * 2 * half;
+    for (int64_t i = 0; i < half; ++i) {
+      // In double: a float product of a late position is off by whole hundredths of a turn.
+      const double angle = static_cast<double>(position) * inverse_frequency[i];
+      row[i] = static_cast<float>(std::cos(angle));
+      row[half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+void CpuBackend::DoRope(const RopeArgs& args) {
+  const int64_t half = args.head_dim / 2;
+  float* const qk = args.qk.As<float>();
+  const float direction = args.inverse ? -1.0F : 1.0F;
+  rope_table_.Prepare(args.inverse_frequency.As<float>(), half, args.sequence);
+  pool_.ForRanges(
+      args.num_rows, RowGrain(args.num_heads * args.head_dim), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const float* const cosines = rope_table_.Row(r % args.sequence);
+          float* const row = qk + r * args.stride;
+          for (int64_t h = 0; h < args.num_heads; ++h) {
+            RotateHead(row + h * args.head_dim, cosines, cosines + half, half, direction);
+          }
+        }
+      });
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,53 @@
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/vector_math.h"
+
+namespace tessera::kernels {
+namespace {
+
+void SwiGluRow(const float* gate, const float* up, float* y, int64_t n) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) y[j] = gate[j] * Sigmoid(gate[j]) * up[j];
+}
+
+// silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g).
+void SwiGluGradRow(const float* dy, const float* gate, const float* up, float* dgate, float* dup,
+                   int64_t n) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    const float g = gate[j];
+    const float u = up[j];
+    const float sigmoid = Sigmoid(g);
+    dgate[j] = dy[j] * u * sigmoid * (1.0F + g * (1.0F - sigmoid));
+    dup[j] = dy[j] * g * sigmoid;
+  }
+}
+
+}  // namespace
+
+void CpuBackend::DoSwiGluForward(const SwiGluForwardArgs& args) {
+  const int64_t width = args.width;
+  const float* const gate_up = args.gate_up.As<float>();
+  float* const y = args.y.As<float>();
+  pool_.ForRanges(args.num_rows, RowGrain(width), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const gate = gate_up + row * 2 * width;
+      SwiGluRow(gate, gate + width, y + row * width, width);
+    }
+  });
+}
+
+void CpuBackend::DoSwiGluBackward(const SwiGluBackwardArgs& args) {
+  const int64_t width = args.width;
+  const float* const dy = args.dy.As<float>();
+  const float* const gate_up = args.gate_up.As<float>();
+  float* const dgate_up = args.dgate_up.As<float>();
+  pool_.ForRanges(args.num_rows, RowGrain(width), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const gate = gate_up + row * 2 * width;
+      float* const dgate = dgate_up + row * 2 * width;
+      SwiGluGradRow(dy + row * width, gate, gate + width, dgate, dgate + width, width);
+    }
+  });
+}
+
+}  // namespace tessera::kernels
