@@ -31,9 +31,4 @@ int RanksOnNode(const spec::ClusterSpec& cluster, int num_devices);
 RankDevice MakeRankDevice(const spec::ClusterSpec& cluster, spec::Precision precision,
                           int num_devices);
 
-// Dense peak FLOP/s of one of `num_devices` devices: what MFU and HFU divide by. A pool's peak is
-// shared by its ranks.
-double PeakFlopsPerDevice(const spec::ClusterSpec& cluster, spec::Precision precision,
-                          int num_devices);
-
 }  // namespace tessera::cost_model
