@@ -1,0 +1,97 @@
+#include "engine/cli/data_report.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <iomanip>
+#include <iostream>
+#include <string>
+#include <string_view>
+
+#include "cost_model/base/check.h"
+#include "engine/data/data_format.h"
+#include "engine/data/dataset_report_json.h"
+
+namespace tessera::engine {
+namespace {
+
+constexpr double kMebibyte = 1024.0 * 1024.0;
+constexpr double kTerminalInterval_s = 0.1;
+constexpr double kLogInterval_s = 2.0;
+
+template <typename Value>
+void PrintRow(std::string_view name, const Value& value) {
+  constexpr int kNameWidth = 24;
+  std::cout << std::left << std::setw(kNameWidth) << name << value << '\n';
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+BuildProgressPrinter::BuildProgressPrinter(bool quiet)
+    : quiet_(quiet), is_terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+void BuildProgressPrinter::Update(const BuildProgress& progress) {
+  progress_ = progress;
+  const double interval_s = is_terminal_ ? kTerminalInterval_s : kLogInterval_s;
+  if (quiet_ || SecondsSince(last_print_) < interval_s) return;
+  Print(is_terminal_ ? "\r" : "\n");
+  last_print_ = Clock::now();
+}
+
+void BuildProgressPrinter::Finish() {
+  if (!quiet_) Print("\n");
+}
+
+void BuildProgressPrinter::Print(const char* line_end) const {
+  const auto done_bytes = static_cast<double>(progress_.done_bytes);
+  const auto total_bytes = static_cast<double>(progress_.total_bytes);
+  const double elapsed_s = SecondsSince(start_);
+  std::fprintf(stderr, "tokenized %.1f of %.1f MiB (%.0f %%) in %.1f s, %.0f MiB/s   %s",
+               done_bytes / kMebibyte, total_bytes / kMebibyte,
+               total_bytes > 0 ? 100 * done_bytes / total_bytes : 100.0, elapsed_s,
+               elapsed_s > 0 ? done_bytes / kMebibyte / elapsed_s : 0.0, line_end);
+}
+
+void PrintBuildResult(const BuildResult& result, bool as_json, bool quiet) {
+  if (as_json) {
+    std::cout << ToJson(result) << '\n';
+    return;
+  }
+  if (quiet) return;
+  PrintRow("tokens", base::Concat(result.bin_path, " (", ToString(result.token_type), ")"));
+  PrintRow("index", result.idx_path);
+  PrintRow("input files", result.num_inputs);
+  PrintRow("input bytes", result.input_bytes);
+  PrintRow("documents", result.num_documents);
+  if (result.num_empty_documents > 0) PrintRow("left out, empty", result.num_empty_documents);
+  PrintRow("tokens written", result.num_tokens);
+  PrintRow("vocabulary", result.vocab_size);
+}
+
+void PrintSummary(const DatasetSummary& summary, bool as_json, bool quiet) {
+  if (as_json) {
+    std::cout << ToJson(summary) << '\n';
+    return;
+  }
+  if (quiet) return;
+  PrintRow("file", summary.path);
+  PrintRow("data format", ToString(summary.format));
+  PrintRow("token type", ToString(summary.token_type));
+  for (const auto& [name, value] : summary.header) PrintRow("  " + name, value);
+  PrintRow("bytes", summary.token_bytes);
+  PrintRow("documents", summary.num_documents);
+  PrintRow("sequences", base::Concat(summary.num_sequences, " (", summary.shortest_sequence, " to ",
+                                     summary.longest_sequence, " tokens)"));
+  PrintRow("tokens", summary.num_tokens);
+  if (summary.max_token) PrintRow("highest token", *summary.max_token);
+  std::string ids;
+  for (const int32_t token : summary.first_tokens) ids += base::Concat(token, ' ');
+  PrintRow("first tokens", ids);
+  if (!summary.first_text.empty()) PrintRow("as bytes", summary.first_text);
+}
+
+}  // namespace tessera::engine
