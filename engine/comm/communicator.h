@@ -2,6 +2,9 @@
 // calls the same operations in the same order. Reductions add in ascending rank order, whatever
 // the algorithm, so reduce-scatter followed by all-gather equals all-reduce bitwise.
 //
+// A communicator belongs to one rank and is called from that rank's thread alone; its handles must
+// not outlive it.
+//
 // Each wait has a timeout; a peer that fails, leaves or never arrives raises base::CommError naming
 // rank, group, operation and peer. Abort makes every pending and later wait of the group's peers
 // throw, so that no rank hangs behind one that failed.
@@ -16,7 +19,8 @@
 
 namespace tessera::engine {
 
-// A pending operation. Destroying it without Wait is allowed only after an abort.
+// A pending operation. Destroying it without Wait gives the operation up and, unless it could
+// already complete, aborts the world: right only while an error unwinds.
 class CommHandle {
  public:
   virtual ~CommHandle() = default;
@@ -31,7 +35,9 @@ class Communicator {
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;  // "tp{0,1}": for messages
 
-  // Told of every collective; null for none. Not owned. `axis` goes into the records.
+  // Told of every operation, null for none; a collective of one rank is none. Blocking forms report
+  // begin and end around the whole call, asynchronous and grouped ones around their posting. Not
+  // owned. `axis` goes into the records.
   void set_observer(base::OpObserver* observer, int axis) {
     observer_ = observer;
     axis_ = axis;
@@ -92,12 +98,16 @@ class Communicator {
   virtual void DoBroadcast(void* data, int64_t count, base::DType dtype, int root) = 0;
   virtual void DoAllToAll(const void* input, void* output, int64_t count, base::DType dtype) = 0;
   virtual void DoBarrier() = 0;
+  // Null between GroupStart and GroupEnd: the operation then completes at GroupEnd.
   virtual std::unique_ptr<CommHandle> DoSend(const void* data, int64_t count, base::DType dtype,
                                              int peer, int tag) = 0;
   virtual std::unique_ptr<CommHandle> DoRecv(void* data, int64_t count, base::DType dtype, int peer,
                                              int tag) = 0;
 
  private:
+  // A collective of one rank moves nothing and is not reported: the op list has none either.
+  base::OpObserver* CollectiveObserver() const { return size() > 1 ? observer_ : nullptr; }
+
   base::OpObserver* observer_ = nullptr;
   int axis_ = 0;
 };
