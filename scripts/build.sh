@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
-# Configures and builds: scripts/build.sh [PRESET] [CMake options...]
+# Configures and builds: scripts/build.sh [PRESET] [CMake -D options...] [TARGETS...]
 #
-#   scripts/build.sh                            optimised, into build/cpu-release
+#   scripts/build.sh                            everything, optimised, into build/cpu-release
 #   scripts/build.sh cpu-asan                   address and undefined-behaviour sanitizers
-#   scripts/build.sh cpu-release -DTESSERA_TESTS=OFF
+#   scripts/build.sh cpu-release tessera tessera-engine
+#   scripts/build.sh cpu-release -DTESSERA_NATIVE=OFF
 #
 # CMAKE_BUILD_PARALLEL_LEVEL sets the number of jobs; otherwise one a core, as far as memory goes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 preset=${1:-cpu-release}
+options=()
+targets=()
+for argument in "${@:2}"; do
+  if [[ $argument == -* ]]; then options+=("$argument"); else targets+=("$argument"); fi
+done
+
 scripts/install_deps.sh
 
 if [[ -z ${CMAKE_BUILD_PARALLEL_LEVEL:-} ]]; then
@@ -19,5 +26,5 @@ if [[ -z ${CMAKE_BUILD_PARALLEL_LEVEL:-} ]]; then
   jobs=$((by_memory < cores ? by_memory : cores))
   export CMAKE_BUILD_PARALLEL_LEVEL=$((jobs > 0 ? jobs : 1))
 fi
-cmake --preset "$preset" "${@:2}"
-cmake --build --preset "$preset"
+cmake --preset "$preset" "${options[@]}"
+cmake --build --preset "$preset" ${targets:+--target "${targets[@]}"}
