@@ -1,0 +1,155 @@
+#include "cost_model/pipeline_run.h"
+
+#include <algorithm>
+
+#include "cost_model/pipeline_simulator.h"
+
+namespace tessera::cost_model {
+namespace {
+
+PipelineCosts MakePipelineCosts(const StepParts& parts) {
+  PipelineCosts costs;
+  costs.forward_s.reserve(parts.costs.size());
+  costs.backward_s.reserve(parts.costs.size());
+  for (const BlockCost& cost : parts.costs) {
+    costs.forward_s.push_back(cost.Forward());
+    costs.backward_s.push_back(cost.Backward());
+  }
+  costs.forward_transfer_s = parts.transfer_s;
+  costs.backward_transfer_s = parts.transfer_s;
+  return costs;
+}
+
+PipelineCosts WithoutTransfers(PipelineCosts costs) {
+  std::fill(costs.forward_transfer_s.begin(), costs.forward_transfer_s.end(), 0.0);
+  std::fill(costs.backward_transfer_s.begin(), costs.backward_transfer_s.end(), 0.0);
+  return costs;
+}
+
+bool LacksCores(const JobCosts& costs) { return Oversubscription(costs) > 1; }
+
+// A stage starts (+1) or stops (-1) computing.
+struct Edge {
+  double time_s = 0;
+  int change = 0;
+};
+
+std::vector<Edge> ComputeEdges(const spec::PipelineTimeline& timeline) {
+  std::vector<Edge> edges;
+  for (const std::vector<spec::TimedAction>& actions : timeline.by_stage) {
+    for (const spec::TimedAction& timed : actions) {
+      if (spec::IsTransfer(timed.action.kind)) continue;
+      edges.push_back({timed.start_s, +1});
+      edges.push_back({timed.end_s, -1});
+    }
+  }
+  std::sort(edges.begin(), edges.end(),
+            [](const Edge& a, const Edge& b) { return a.time_s < b.time_s; });
+  return edges;
+}
+
+// Moments of a timeline in which every rank had a core of its own, told as they come on a pool of
+// `num_cores`: while `n` stages of `ranks_per_stage` compute, time runs n * ranks / cores slower.
+class SharedClock {
+ public:
+  SharedClock(const spec::PipelineTimeline& timeline, int ranks_per_stage, int num_cores) {
+    int num_computing = 0;
+    double real_s = 0, previous_s = 0;
+    for (const Edge& edge : ComputeEdges(timeline)) {
+      const double slowdown =
+          std::max(1.0, static_cast<double>(num_computing) * ranks_per_stage / num_cores);
+      real_s += (edge.time_s - previous_s) * slowdown;
+      marks_.push_back({edge.time_s, real_s});
+      previous_s = edge.time_s;
+      num_computing += edge.change;
+    }
+  }
+
+  double At(double time_s) const {
+    const auto after =
+        std::lower_bound(marks_.begin(), marks_.end(), time_s,
+                         [](const Mark& mark, double value) { return mark.time_s < value; });
+    if (after == marks_.end()) {
+      return marks_.empty() ? time_s : marks_.back().real_s + time_s - marks_.back().time_s;
+    }
+    if (after == marks_.begin()) return after->real_s;
+    const Mark& before = *(after - 1);
+    const double share = (time_s - before.time_s) / (after->time_s - before.time_s);
+    return before.real_s + share * (after->real_s - before.real_s);
+  }
+
+ private:
+  struct Mark {
+    double time_s = 0;
+    double real_s = 0;
+  };
+  std::vector<Mark> marks_;
+};
+
+// When each stage ends its last action, and the makespan behind it.
+std::vector<double> SimulateEnds(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                                 const spec::PipelineSchedule& schedule,
+                                 const PipelineCosts& pipeline) {
+  spec::PipelineTimeline timeline;
+  SimulatePipeline(schedule, pipeline, &timeline);
+  std::vector<double> ends_s;
+  for (const std::vector<spec::TimedAction>& actions : timeline.by_stage) {
+    ends_s.push_back(actions.back().end_s);
+  }
+  if (!LacksCores(costs)) return ends_s;
+  const int ranks_per_stage = costs.job().num_devices / parallel.pipeline_parallel_size;
+  const SharedClock clock(timeline, ranks_per_stage, costs.job().cluster.shared_compute_units);
+  for (double& end_s : ends_s) end_s = clock.At(end_s);
+  return ends_s;
+}
+
+double Latest(const std::vector<double>& times_s) {
+  return *std::max_element(times_s.begin(), times_s.end());
+}
+
+}  // namespace
+
+double Oversubscription(const JobCosts& costs) {
+  const int units = costs.job().cluster.shared_compute_units;
+  if (units == 0) return 1;
+  return std::max(1.0, static_cast<double>(costs.job().num_devices) / units);
+}
+
+PipelineRun RunPipeline(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                        const StepParts& parts, const spec::PipelineSchedule& schedule) {
+  const PipelineCosts pipeline = MakePipelineCosts(parts);
+  PipelineRun run;
+  run.finish_s = SimulateEnds(costs, parallel, schedule, pipeline);
+  run.makespan_s = Latest(run.finish_s);
+  run.makespan_without_transfers_s =
+      parallel.pipeline_parallel_size == 1
+          ? run.makespan_s
+          : Latest(SimulateEnds(costs, parallel, schedule, WithoutTransfers(pipeline)));
+  return run;
+}
+
+PipelineRun RunPipelineFast(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                            const StepParts& parts) {
+  const PipelineCosts pipeline = MakePipelineCosts(parts);
+  const PipelineTime time = FastPipelineTime(parallel.schedule, parallel.pipeline_parallel_size,
+                                             parallel.virtual_pipeline_size,
+                                             static_cast<int>(parts.num_microbatches), pipeline);
+  PipelineRun run{.makespan_s = time.makespan_s,
+                  .makespan_without_transfers_s = time.makespan_s,
+                  .finish_s = time.stage_end_s};
+  if (!LacksCores(costs)) return run;
+  double work_s = 0;
+  for (const BlockCost& cost : parts.costs) work_s += cost.Forward() + cost.Backward();
+  const Job& job = costs.job();
+  const double all_ranks_s = work_s * static_cast<double>(parts.num_microbatches) *
+                             (job.num_devices / parallel.pipeline_parallel_size);
+  const double shared_s = all_ranks_s / job.cluster.shared_compute_units;
+  if (shared_s <= run.makespan_s) return run;
+  const double stretch = shared_s / run.makespan_s;
+  run.makespan_s *= stretch;
+  run.makespan_without_transfers_s *= stretch;
+  for (double& end_s : run.finish_s) end_s *= stretch;
+  return run;
+}
+
+}  // namespace tessera::cost_model

@@ -1,0 +1,32 @@
+// How long the pipeline of one step runs: simulated, or in closed form.
+#pragma once
+
+#include <vector>
+
+#include "cost_model/spec/timeline.h"
+#include "cost_model/step_parts.h"
+
+namespace tessera::cost_model {
+
+// From the first action to the last backward pass.
+struct PipelineRun {
+  double makespan_s = 0;
+  double makespan_without_transfers_s = 0;
+  std::vector<double> finish_s;  // by pipeline stage
+};
+
+// Ranks that share a pool of cores, more of them than cores: how many times longer work takes while
+// all ranks are at it. 1 elsewhere.
+double Oversubscription(const JobCosts& costs);
+
+// The schedule run action by action. Where ranks share too few cores, time stretches by the number
+// of ranks at work over the number of cores.
+PipelineRun RunPipeline(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                        const StepParts& parts, const spec::PipelineSchedule& schedule);
+
+// In closed form. Where ranks share too few cores: the larger of the critical path and all ranks'
+// work over the cores.
+PipelineRun RunPipelineFast(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                            const StepParts& parts);
+
+}  // namespace tessera::cost_model

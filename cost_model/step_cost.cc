@@ -1,0 +1,116 @@
+#include "cost_model/step_cost.h"
+
+#include <algorithm>
+
+#include "cost_model/base/math.h"
+#include "cost_model/memory.h"
+#include "cost_model/spec/device_peak.h"
+#include "cost_model/step_account.h"
+
+namespace tessera::cost_model {
+namespace {
+
+// Forward work that a step runs a second time, on all devices. [FLOPs]
+double RecomputedFlops(const StepParts& parts, const spec::ParallelSpec& parallel) {
+  double flops = 0;
+  for (const BlockCost& cost : parts.costs) flops += cost.recompute_flops;
+  return flops * static_cast<double>(parts.num_microbatches) * parallel.data_parallel_size *
+         parallel.tensor_parallel_size;
+}
+
+void FillRates(const Job& job, double recomputed_flops, spec::StepReport& report) {
+  const double step_s = report.step_time_s;
+  const auto tokens =
+      static_cast<double>(job.training.global_batch_size * job.training.sequence_length);
+  const double peak_flops_per_s =
+      spec::PeakFlopsPerDevice(job.cluster, job.training.precision, job.num_devices);
+  constexpr double kTera = 1e12;
+  report.tokens_per_s = tokens / step_s;
+  report.tokens_per_s_per_device = report.tokens_per_s / job.num_devices;
+  report.model_flops = spec::ModelFlopsPerStep(job.model, job.training, job.convention);
+  report.hardware_flops = report.model_flops + recomputed_flops;
+  const double model_rate = report.model_flops / step_s / job.num_devices;
+  const double hardware_rate = report.hardware_flops / step_s / job.num_devices;
+  report.model_tflops_per_device = model_rate / kTera;
+  report.hardware_tflops_per_device = hardware_rate / kTera;
+  report.mfu = model_rate / peak_flops_per_s;
+  report.hfu = hardware_rate / peak_flops_per_s;
+}
+
+// Bytes on a rank of pipeline stage `stage`, in closed form: no padding of gradient buckets.
+double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
+                      int stage) {
+  const MicrobatchCost& microbatch = costs.MicrobatchOf(parallel);
+  const spec::PrecisionTypes types = spec::TypesOf(costs.job().training.precision);
+  const int num_stages = parallel.pipeline_parallel_size;
+  int64_t num_layers = 0;
+  int64_t most_layers = 0;
+  for (size_t i = stage; i < parts.stages.size(); i += num_stages) {
+    num_layers += parts.stages[i].num_layers;
+    most_layers = std::max<int64_t>(most_layers, parts.stages[i].num_layers);
+  }
+  const bool has_embedding = stage == 0;
+  const bool has_head = stage == num_stages - 1;
+  const int64_t elements =
+      CountParameters(costs.ParametersOf(parallel), num_layers, has_embedding, has_head).elements;
+  const int64_t optimizer_element_bytes = types.has_master_weights ? 12 : 8;
+  int64_t bytes = elements * (base::SizeBytes(types.parameter) + base::SizeBytes(types.gradient)) +
+                  optimizer_element_bytes *
+                      (parallel.zero_stage >= 1 ? elements / parts.groups.gradient.size : elements);
+
+  const int64_t passes = MaxPassesInFlight(parallel, parts.num_microbatches, stage);
+  bytes += passes * most_layers * microbatch.layer_saved_bytes;
+  if (has_embedding) {
+    bytes +=
+        base::CeilDiv(passes, parallel.virtual_pipeline_size) * microbatch.embedding_saved_bytes;
+  }
+  // The last stage runs backward at once what it has run forward: one head at a time.
+  const int64_t heads = parallel.schedule == spec::ScheduleKind::kGPipe ? passes : 1;
+  const int64_t head_bytes = has_head ? heads * microbatch.head_saved_bytes : 0;
+  bytes += std::max(head_bytes, microbatch.layer_recomputed_bytes);
+  bytes += microbatch.workspace_bytes + costs.job().cluster.device.reserved_memory_bytes;
+  return static_cast<double>(bytes);
+}
+
+}  // namespace
+
+StepPrice PriceStep(JobCosts& costs, const spec::ParallelSpec& parallel) {
+  const Job& job = costs.job();
+  const StepParts parts = MakeStepParts(costs, parallel);
+  const spec::PipelineSchedule schedule =
+      spec::MakeSchedule(parallel, static_cast<int>(parts.num_microbatches));
+  const PipelineRun run = RunPipeline(costs, parallel, parts, schedule);
+  StepPrice price;
+  price.report.time = AccountStep(costs, parallel, parts, run);
+  price.report.step_time_s = price.report.time.Total();
+  FillRates(job, RecomputedFlops(parts, parallel), price.report);
+  price.report.stages =
+      MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages, schedule);
+  price.report.peak_bytes = PeakBytes(price.report.stages);
+  if (auto violation = FindMemoryViolation(price.report.stages, job.cluster, parallel)) {
+    price.violations.push_back(*std::move(violation));
+  }
+  return price;
+}
+
+FastPrice PriceStepFast(JobCosts& costs, const spec::ParallelSpec& parallel) {
+  const Job& job = costs.job();
+  const StepParts parts = MakeStepParts(costs, parallel);
+  FastPrice price;
+  double sum_bytes = 0;
+  for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
+    const double stage_bytes = StageBytesFast(costs, parallel, parts, stage);
+    price.peak_bytes = std::max(price.peak_bytes, stage_bytes);
+    sum_bytes += stage_bytes;
+  }
+  price.needed_bytes = price.peak_bytes;
+  if (job.cluster.shared_compute_units > 0) {
+    price.needed_bytes = sum_bytes * (job.num_devices / parallel.pipeline_parallel_size);
+  }
+  price.available_bytes = static_cast<double>(job.cluster.device.memory_bytes);
+  const PipelineRun run = RunPipelineFast(costs, parallel, parts);
+  price.step_time_s = AccountStep(costs, parallel, parts, run).Total();
+  return price;
+}
+
+}  // namespace tessera::cost_model

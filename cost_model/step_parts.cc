@@ -1,0 +1,106 @@
+#include "cost_model/step_parts.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cost_model/base/check.h"
+
+namespace tessera::cost_model {
+namespace {
+
+std::vector<double> TransferSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                                    const RankGroup& pipeline, double bytes) {
+  const Network& network = costs.network();
+  const int num_stages = parallel.pipeline_parallel_size;
+  const int num_virtual_stages = num_stages * parallel.virtual_pipeline_size;
+  if (num_stages == 1) return std::vector<double>(num_virtual_stages - 1, 0);
+  // All ranks of a node that belong to the sending stage send at once.
+  const int num_senders =
+      static_cast<int>(std::clamp<int64_t>(pipeline.stride, 1, network.cluster.devices_per_node));
+  const double intra_s = IntraNodeTransferSeconds(bytes, network);
+  const double inter_s = InterNodeTransferSeconds(bytes, num_senders, network);
+  // The way from the last stage back to the first, taken between chunks.
+  const bool wrap_crosses =
+      network.world_size > network.ranks_on_node &&
+      network.cluster.devices_per_node % (pipeline.size * pipeline.stride) != 0;
+  std::vector<double> transfer_s(num_virtual_stages - 1);
+  for (int i = 0; i + 1 < num_virtual_stages; ++i) {
+    const int stage = i % num_stages;
+    const bool crosses = stage == num_stages - 1
+                             ? wrap_crosses
+                             : CrossesNodes(pipeline, stage, network.world_size, network.cluster);
+    transfer_s[i] = crosses ? inter_s : intra_s;
+  }
+  return transfer_s;
+}
+
+std::vector<UpdateCost> UpdateCosts(JobCosts& costs, const spec::ParallelSpec& parallel,
+                                    const StepParts& parts) {
+  const ParameterCounts& counts = costs.ParametersOf(parallel);
+  const int num_stages = parallel.pipeline_parallel_size;
+  std::vector<StageParameterCounts> parameters(num_stages);
+  for (int stage = 0; stage < num_stages; ++stage) {
+    int64_t num_layers = 0;
+    for (size_t i = stage; i < parts.stages.size(); i += num_stages) {
+      num_layers += parts.stages[i].num_layers;
+    }
+    parameters[stage] = CountParameters(counts, num_layers, stage == 0, stage == num_stages - 1);
+  }
+  std::vector<UpdateCost> updates(num_stages);
+  for (int stage = 0; stage < num_stages; ++stage) {
+    // Most stages are like the one before.
+    updates[stage] = stage > 0 && parameters[stage] == parameters[stage - 1]
+                         ? updates[stage - 1]
+                         : MakeUpdateCost(costs, parallel, parts.groups, parameters[stage]);
+  }
+  return updates;
+}
+
+}  // namespace
+
+StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
+  const Job& job = costs.job();
+  const MicrobatchCost& microbatch = costs.MicrobatchOf(parallel);
+  StepParts parts;
+  parts.num_microbatches = spec::NumMicrobatches(job.training, parallel);
+  parts.groups = MakeLayoutGroups(parallel);
+  parts.stages = spec::PartitionStages(job.model, parallel);
+  parts.costs.reserve(parts.stages.size());
+  for (const spec::VirtualStage& stage : parts.stages) {
+    parts.costs.push_back(StageCost(microbatch.blocks, stage));
+  }
+  parts.transfer_s =
+      TransferSeconds(costs, parallel, parts.groups.pipeline, microbatch.transfer_bytes);
+  parts.updates = UpdateCosts(costs, parallel, parts);
+  return parts;
+}
+
+BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& parallel, int stage) {
+  BlockCost cost;
+  for (size_t i = stage; i < parts.costs.size(); i += parallel.pipeline_parallel_size) {
+    cost.Add(parts.costs[i]);
+  }
+  return cost;
+}
+
+std::vector<spec::Violation> FindUnpriced(const spec::ModelSpec& model,
+                                          const spec::ParallelSpec& parallel) {
+  std::vector<spec::Violation> violations;
+  const auto limit = [&](const char* constraint, double found, double priced, const char* what) {
+    if (found <= priced) return;
+    violations.push_back(
+        {.constraint = constraint,
+         .message = base::Concat(what, " ", found, " is described, but neither priced nor run"),
+         .needed = found,
+         .available = priced,
+         .unit = ""});
+  };
+  limit("context parallelism", parallel.context_parallel_size, 1, "context-parallel size");
+  limit("expert parallelism", parallel.expert_parallel_size, 1, "expert-parallel size");
+  limit("zero stage", parallel.zero_stage, 1, "ZeRO stage");
+  limit("mixture of experts", model.moe ? model.moe->num_experts : 0, 0,
+        "a mixture of experts of size");
+  return violations;
+}
+
+}  // namespace tessera::cost_model

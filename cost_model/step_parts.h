@@ -1,0 +1,30 @@
+// One training step of a layout taken apart: what each virtual stage computes for a micro-batch,
+// what moves between stages, what follows the pipeline.
+#pragma once
+
+#include <vector>
+
+#include "cost_model/update_cost.h"
+
+namespace tessera::cost_model {
+
+struct StepParts {
+  int64_t num_microbatches = 1;
+  std::vector<spec::VirtualStage> stages;
+  std::vector<BlockCost> costs;     // by virtual stage, one micro-batch
+  std::vector<double> transfer_s;   // from virtual stage i to i + 1 (and back: the same bytes)
+  std::vector<UpdateCost> updates;  // by pipeline stage
+  LayoutGroups groups;
+};
+
+// REQUIRES: FindViolations and FindUnpriced are empty.
+StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel);
+
+// Work of pipeline stage `stage` for one micro-batch, all its chunks together.
+BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& parallel, int stage);
+
+// Choices that the layout's description has but the cost model cannot price.
+std::vector<spec::Violation> FindUnpriced(const spec::ModelSpec& model,
+                                          const spec::ParallelSpec& parallel);
+
+}  // namespace tessera::cost_model
