@@ -1,0 +1,234 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cost_model/base/error.h"
+#include "cost_model/spec/field_reader_json.h"
+#include "cost_model/spec/import_json.h"
+#include "cost_model/spec/plan_json.h"
+#include "cost_model/spec/strict_json.h"
+
+namespace tessera::spec {
+namespace {
+
+using base::Concat;
+using base::ConfigError;
+using nlohmann::json;
+
+// What transformers assumes for keys that a config.json leaves out.
+struct FamilyDefaults {
+  const char* model_type;
+  int num_key_value_heads;  // 0: as many as query heads
+  double rms_norm_eps;
+  double rope_theta;
+};
+constexpr FamilyDefaults kRotaryFamilies[] = {{"llama", 0, 1e-6, 1e4},
+                                              {"mistral", 8, 1e-6, 1e4},
+                                              {"qwen2", 32, 1e-6, 1e4},
+                                              {"mixtral", 8, 1e-5, 1e6}};
+
+bool IsNull(const json* value) { return value == nullptr || value->is_null(); }
+
+// Reads through a FieldReader, whose unread keys are of no interest here; null counts as absent.
+class Config {
+ public:
+  Config(const json& document, const std::string& file)
+      : reader_(document, file, ""), document_(document), file_(file) {}
+
+  bool Has(const std::string& key) const { return document_.contains(key); }
+  int64_t Size(const std::string& key) {
+    if (IsNull(reader_.Take(key))) {
+      reader_.Fail(key, Has(key) ? "null" : "nothing", "an integer of at least 1");
+    }
+    int64_t value = 0;
+    reader_.Integer(key, value, kSizeRange);
+    return value;
+  }
+  int64_t SizeOr(const std::string& key, int64_t fallback) {
+    return IsNull(reader_.Take(key)) ? fallback : Size(key);
+  }
+  int Count(const std::string& key) { return static_cast<int>(Size(key)); }
+  double NumberOr(const std::string& key, double value) {
+    if (!IsNull(reader_.Take(key))) reader_.Number(key, value, kPositive);
+    return value;
+  }
+  bool FlagOr(const std::string& key, bool value) {
+    if (!IsNull(reader_.Take(key))) reader_.Flag(key, value);
+    return value;
+  }
+  std::string Text(const std::string& key, const std::string& expected) {
+    std::string value;
+    if (IsNull(reader_.Take(key))) reader_.Fail(key, "nothing", expected);
+    reader_.Text(key, value);
+    return value;
+  }
+
+  // Refuses another value than `only`; absent and null are fine.
+  void Only(const std::string& key, const json& only, const std::string& expected) {
+    const json* value = reader_.Take(key);
+    if (!IsNull(value) && *value != only) reader_.Fail(key, DescribeJson(*value), expected);
+  }
+  void OnlyText(const std::string& key, const std::vector<std::string>& names) {
+    const json* value = reader_.Take(key);
+    if (IsNull(value)) return;
+    reader_.Name(key, names, 0, Presence::kRequired);
+  }
+  const json* Optional(const std::string& key) {
+    const json* value = reader_.Take(key);
+    return IsNull(value) ? nullptr : value;
+  }
+  [[noreturn]] void Fail(const std::string& key, const std::string& found,
+                         const std::string& expected) const {
+    reader_.Fail(key, found, expected);
+  }
+  const std::string& file() const { return file_; }
+
+ private:
+  FieldReader reader_;
+  const json& document_;
+  const std::string& file_;
+};
+
+ModelSpec ReadGpt2(Config& config) {
+  ModelSpec model;
+  model.num_layers = config.Count("n_layer");
+  model.hidden_size = config.Size("n_embd");
+  model.num_attention_heads = model.num_key_value_heads = config.Count("n_head");
+  if (model.hidden_size % model.num_attention_heads != 0) {
+    config.Fail("n_embd", Concat(model.hidden_size),
+                Concat("a multiple of the ", model.num_attention_heads, " heads"));
+  }
+  model.head_dim = model.hidden_size / model.num_attention_heads;
+  model.ffn_hidden_size = config.SizeOr("n_inner", 4 * model.hidden_size);
+  model.vocab_size = config.Size("vocab_size");
+  model.max_sequence_length = config.Size("n_positions");
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
+  model.tied_embeddings = config.FlagOr("tie_word_embeddings", true);
+  model.norm_epsilon = config.NumberOr("layer_norm_epsilon", 1e-5);
+  model.init_standard_deviation = config.NumberOr("initializer_range", 0.02);
+  // All three are the tanh approximation.
+  config.OnlyText("activation_function", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
+  config.Only("scale_attn_weights", true, "true");
+  config.Only("scale_attn_by_inverse_layer_idx", false, "false");
+  config.Only("add_cross_attention", false, "false");
+  return model;
+}
+
+// `parameters` holds the type and, from transformers 5 on, the base frequency too.
+void ReadRopeParameters(const json& parameters, const std::string& key, Config& config,
+                        ModelSpec& model) {
+  const std::string pointer = "/" + key;
+  FieldReader reader(parameters, config.file(), pointer);
+  const std::string type_key = parameters.contains("rope_type") ? "rope_type" : "type";
+  const std::vector<std::string> types = {"default", "llama3"};
+  const bool is_llama3 = reader.Name(type_key, types, 0, Presence::kRequired) == 1;
+  reader.Number("rope_theta", model.rope_theta, kPositive, Presence::kOptional);
+  if (is_llama3) {
+    RopeScaling& scaling = model.rope_scaling.emplace();
+    reader.Number("factor", scaling.factor, kPositive);
+    reader.Number("low_freq_factor", scaling.low_freq_factor, kPositive);
+    reader.Number("high_freq_factor", scaling.high_freq_factor, kPositive);
+    reader.Integer("original_max_position_embeddings", scaling.original_max_sequence_length,
+                   kSizeRange);
+  }
+  reader.Take("type");  // some files name the type twice
+  if (!is_llama3) return;
+  reader.Finish();
+}
+
+void ReadRope(Config& config, const FamilyDefaults& defaults, ModelSpec& model) {
+  model.position = PositionKind::kRope;
+  model.rope_theta = config.NumberOr("rope_theta", defaults.rope_theta);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (const json* parameters = config.Optional(key)) {
+      ReadRopeParameters(*parameters, key, config, model);
+    }
+  }
+  config.Only("partial_rotary_factor", 1.0, "1 (rotary positions over the whole head)");
+}
+
+// Attention over the last `sliding_window` tokens only differs from full attention when a sequence
+// is longer than the window.
+void RefuseSlidingWindow(Config& config, const std::string& model_type, int64_t max_length) {
+  if (model_type == "llama") return;
+  if (model_type == "qwen2" && !config.FlagOr("use_sliding_window", false)) return;
+  const int64_t window = config.SizeOr("sliding_window", max_length);
+  if (window < max_length) {
+    config.Fail(
+        "sliding_window", Concat(window),
+        Concat("null or at least max_position_embeddings ", max_length, " (full attention)"));
+  }
+}
+
+void ReadBiases(Config& config, const std::string& model_type, ModelSpec& model) {
+  if (model_type == "llama") {
+    model.qkv_bias = model.attention_output_bias = config.FlagOr("attention_bias", false);
+    model.mlp_bias = config.FlagOr("mlp_bias", false);
+  } else if (model_type == "qwen2") {
+    model.qkv_bias = true;
+  }
+}
+
+ModelSpec ReadRotaryFamily(Config& config, const FamilyDefaults& defaults) {
+  const std::string model_type = defaults.model_type;
+  ModelSpec model;
+  model.norm = NormKind::kRmsNorm;
+  model.activation = ActivationKind::kSwiGlu;
+  model.num_layers = config.Count("num_hidden_layers");
+  model.hidden_size = config.Size("hidden_size");
+  model.num_attention_heads = config.Count("num_attention_heads");
+  const bool has_kv_heads = config.Optional("num_key_value_heads") != nullptr;
+  model.num_key_value_heads = has_kv_heads ? config.Count("num_key_value_heads")
+                              : defaults.num_key_value_heads > 0 ? defaults.num_key_value_heads
+                                                                 : model.num_attention_heads;
+  if (config.Optional("head_dim") == nullptr &&
+      model.hidden_size % model.num_attention_heads != 0) {
+    config.Fail("hidden_size", Concat(model.hidden_size),
+                Concat("a multiple of the ", model.num_attention_heads, " heads"));
+  }
+  model.head_dim = config.SizeOr("head_dim", model.hidden_size / model.num_attention_heads);
+  model.ffn_hidden_size = config.Size("intermediate_size");
+  model.vocab_size = config.Size("vocab_size");
+  model.max_sequence_length = config.Size("max_position_embeddings");
+  model.tied_embeddings = config.FlagOr("tie_word_embeddings", false);
+  model.norm_epsilon = config.NumberOr("rms_norm_eps", defaults.rms_norm_eps);
+  model.init_standard_deviation = config.NumberOr("initializer_range", 0.02);
+  config.OnlyText("hidden_act", {"silu", "swish"});
+  ReadRope(config, defaults, model);
+  ReadBiases(config, model_type, model);
+  RefuseSlidingWindow(config, model_type, model.max_sequence_length);
+  if (model_type == "mixtral") {
+    model.moe = MoeSpec{.num_experts = config.Count("num_local_experts"),
+                        .experts_per_token = config.Count("num_experts_per_tok"),
+                        .expert_ffn_hidden_size = model.ffn_hidden_size};
+    config.Only("router_jitter_noise", 0.0, "0");
+  }
+  return model;
+}
+
+}  // namespace
+
+ModelSpec ModelFromHuggingFace(const json& document, const std::string& file) {
+  Config config(document, file);
+  std::vector<std::string> types = {"gpt2"};
+  for (const FamilyDefaults& family : kRotaryFamilies) types.emplace_back(family.model_type);
+  const std::string type = config.Text("model_type", QuotedList(types));
+
+  std::optional<ModelSpec> model;
+  if (type == "gpt2") model = ReadGpt2(config);
+  for (const FamilyDefaults& family : kRotaryFamilies) {
+    if (type == family.model_type) model = ReadRotaryFamily(config, family);
+  }
+  if (!model) config.Fail("model_type", '"' + type + '"', QuotedList(types));
+
+  // config.json says little: its folder is named after the model.
+  const std::filesystem::path path(file);
+  model->name =
+      (path.filename() == "config.json" ? std::filesystem::absolute(path).parent_path().filename()
+                                        : path.stem())
+          .string();
+  CheckModel(*model, file);
+  return *model;
+}
+
+}  // namespace tessera::spec

@@ -1,0 +1,135 @@
+#include <nlohmann/json.hpp>
+
+#include "cost_model/base/error.h"
+#include "cost_model/spec/spec_json.h"
+
+namespace tessera::spec {
+namespace {
+
+using base::Concat;
+using base::ConfigError;
+using nlohmann::ordered_json;
+
+constexpr const char* kWhere = "Hugging Face config";
+
+void Require(bool holds, const std::string& key, const std::string& found,
+             const std::string& expected) {
+  if (!holds) throw ConfigError(kWhere, key, found, expected);
+}
+
+std::string YesNo(bool value) { return value ? "true" : "false"; }
+
+ordered_json Gpt2Config(const ModelSpec& model) {
+  const std::string family = " (as every gpt2 model)";
+  Require(model.position == PositionKind::kLearned, "position",
+          std::string(ToString(model.position)), "learned" + family);
+  Require(model.activation == ActivationKind::kGelu, "activation",
+          std::string(ToString(model.activation)), "gelu" + family);
+  Require(!model.moe, "moe", "experts", "none" + family);
+  Require(model.qkv_bias && model.attention_output_bias && model.mlp_bias,
+          "qkv_bias, attention_output_bias, mlp_bias",
+          Concat(YesNo(model.qkv_bias), ", ", YesNo(model.attention_output_bias), ", ",
+                 YesNo(model.mlp_bias)),
+          "true, true, true" + family);
+  Require(model.num_key_value_heads == model.num_attention_heads, "num_key_value_heads",
+          Concat(model.num_key_value_heads), Concat(model.num_attention_heads, family));
+  Require(model.head_dim * model.num_attention_heads == model.hidden_size, "head_dim",
+          Concat(model.head_dim),
+          Concat(model.hidden_size, " / ", model.num_attention_heads, family));
+  return {{"architectures", ordered_json::array({"GPT2LMHeadModel"})},
+          {"model_type", "gpt2"},
+          {"vocab_size", model.vocab_size},
+          {"n_positions", model.max_sequence_length},
+          {"n_embd", model.hidden_size},
+          {"n_layer", model.num_layers},
+          {"n_head", model.num_attention_heads},
+          {"n_inner", model.ffn_hidden_size},
+          {"activation_function", "gelu_new"},
+          {"layer_norm_epsilon", model.norm_epsilon},
+          {"initializer_range", model.init_standard_deviation},
+          {"resid_pdrop", 0.0},
+          {"embd_pdrop", 0.0},
+          {"attn_pdrop", 0.0},
+          {"tie_word_embeddings", model.tied_embeddings}};
+}
+
+struct Family {
+  const char* model_type;
+  const char* architecture;
+};
+
+// By what tells them apart: experts, and the biases of q, k and v without one of the output.
+Family RotaryFamilyOf(const ModelSpec& model) {
+  if (model.moe) {
+    Require(!model.qkv_bias && !model.attention_output_bias && !model.mlp_bias,
+            "qkv_bias, attention_output_bias, mlp_bias",
+            Concat(YesNo(model.qkv_bias), ", ", YesNo(model.attention_output_bias), ", ",
+                   YesNo(model.mlp_bias)),
+            "false, false, false (as every mixtral model)");
+    Require(model.moe->expert_ffn_hidden_size == model.ffn_hidden_size, "ffn_hidden_size",
+            Concat(model.ffn_hidden_size),
+            Concat("the experts' ", model.moe->expert_ffn_hidden_size));
+    return {"mixtral", "MixtralForCausalLM"};
+  }
+  if (model.qkv_bias && !model.attention_output_bias) {
+    Require(!model.mlp_bias, "mlp_bias", "true", "false (as every qwen2 model)");
+    return {"qwen2", "Qwen2ForCausalLM"};
+  }
+  Require(model.qkv_bias == model.attention_output_bias, "attention_output_bias",
+          YesNo(model.attention_output_bias), YesNo(model.qkv_bias) + " (the same as qkv_bias)");
+  return {"llama", "LlamaForCausalLM"};
+}
+
+ordered_json RopeScalingConfig(const RopeScaling& scaling) {
+  return {{"rope_type", "llama3"},
+          {"factor", scaling.factor},
+          {"low_freq_factor", scaling.low_freq_factor},
+          {"high_freq_factor", scaling.high_freq_factor},
+          {"original_max_position_embeddings", scaling.original_max_sequence_length}};
+}
+
+ordered_json RotaryConfig(const ModelSpec& model) {
+  Require(model.position == PositionKind::kRope, "position", std::string(ToString(model.position)),
+          "rope (as every model with rmsnorm)");
+  Require(model.activation == ActivationKind::kSwiGlu, "activation",
+          std::string(ToString(model.activation)), "swiglu (as every model with rmsnorm)");
+  const Family family = RotaryFamilyOf(model);
+  const bool is_llama = std::string(family.model_type) == "llama";
+  ordered_json config = {{"architectures", ordered_json::array({family.architecture})},
+                         {"model_type", family.model_type},
+                         {"vocab_size", model.vocab_size},
+                         {"hidden_size", model.hidden_size},
+                         {"intermediate_size", model.ffn_hidden_size},
+                         {"num_hidden_layers", model.num_layers},
+                         {"num_attention_heads", model.num_attention_heads},
+                         {"num_key_value_heads", model.num_key_value_heads},
+                         {"head_dim", model.head_dim},
+                         {"max_position_embeddings", model.max_sequence_length},
+                         {"hidden_act", "silu"},
+                         {"rms_norm_eps", model.norm_epsilon},
+                         {"rope_theta", model.rope_theta},
+                         {"initializer_range", model.init_standard_deviation},
+                         {"tie_word_embeddings", model.tied_embeddings}};
+  if (model.rope_scaling) config["rope_scaling"] = RopeScalingConfig(*model.rope_scaling);
+  if (is_llama) {
+    config["attention_bias"] = model.qkv_bias;
+    config["mlp_bias"] = model.mlp_bias;
+  }
+  if (model.moe) {
+    config["num_local_experts"] = model.moe->num_experts;
+    config["num_experts_per_tok"] = model.moe->experts_per_token;
+    config["sliding_window"] = nullptr;
+  }
+  return config;
+}
+
+}  // namespace
+
+std::string WriteHuggingFaceConfig(const ModelSpec& model) {
+  ordered_json config =
+      model.norm == NormKind::kLayerNorm ? Gpt2Config(model) : RotaryConfig(model);
+  config["torch_dtype"] = "float32";
+  return config.dump(2) + "\n";
+}
+
+}  // namespace tessera::spec
