@@ -1,0 +1,54 @@
+// The folders of native checkpoints: <save folder>/step_00000010/ with manifest.json, model.json,
+// one data file a writing rank, and COMPLETE, whose arrival makes the checkpoint count.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cost_model/spec/model_spec.h"
+#include "engine/checkpoint/manifest.h"
+
+namespace tessera::engine {
+
+inline constexpr const char* kManifestFileName = "manifest.json";
+inline constexpr const char* kModelFileName = "model.json";
+inline constexpr const char* kCompleteFileName = "COMPLETE";
+
+std::string CheckpointFolderName(int64_t step);  // "step_00000010"
+
+// Path of the complete checkpoint of the highest step in a save folder; "" when there is none.
+// Interrupted saves do not count.
+std::string NewestCheckpoint(const std::string& save_folder);
+
+// A checkpoint's own folder as it is; a save folder as its newest checkpoint. Throws
+// base::ConfigError when it is neither.
+std::string FindCheckpoint(const std::string& folder);
+
+// Throws base::ConfigError unless COMPLETE is there and agrees with manifest.json and model.json.
+void RequireComplete(const std::string& checkpoint_folder);
+
+// A checkpoint in the making, under a temporary name beside its final one.
+class CheckpointStaging {
+ public:
+  // `suffix` is TemporarySuffix() of the process that starts the staging.
+  CheckpointStaging(const std::string& save_folder, int64_t step, const std::string& suffix);
+
+  const std::string& folder() const { return temporary_; }
+  const std::string& final_folder() const { return final_; }
+
+  // Each of the following by one rank alone. Failures are base::SystemError.
+  // Makes the folder, and removes what interrupted saves of this step have left.
+  void Begin() const;
+  // Writes manifest and model, syncs, gives the folder its name, replacing an older checkpoint of
+  // this step, and marks it complete.
+  void Commit(const Manifest& manifest, const spec::ModelSpec& model) const;
+  // Removes the temporary folder, as far as that can be done.
+  void Abandon() const noexcept;
+
+ private:
+  std::string save_folder_;
+  std::string final_;
+  std::string temporary_;
+};
+
+}  // namespace tessera::engine
