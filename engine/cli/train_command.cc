@@ -1,0 +1,190 @@
+#include "engine/cli/train_command.h"
+
+#include <iostream>
+#include <map>
+#include <memory>
+
+#include "cost_model/base/error.h"
+#include "cost_model/spec/spec_json.h"
+#include "engine/cli/interrupt.h"
+#include "engine/cli/train_table.h"
+#include "engine/pipeline/stopwatch.h"
+#include "engine/train/metrics_json.h"
+#include "engine/train/train_job.h"
+
+namespace tessera::engine {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  tessera train --plan plan.json --data corpus.bin --steps 200
+  tessera train --plan plan.json --data corpus.bin --metrics run.jsonl --save ckpt --save-interval 100
+  tessera train --plan other-layout.json --data corpus.bin --resume ckpt --steps 400
+  tessera train --plan plan.json --data tokens.u16 --data-format raw-u16 --data-order sequential \
+                --init hf:gpt2/ --hyperparameters train.json --export-hf out/
+Ctrl-C finishes the step, saves (with --save) and leaves; a second one ends at once.)";
+
+struct Flags {
+  std::string plan;
+  std::string hyperparameters;
+  std::string init = "random";
+  std::string metrics;
+  std::string comm = "thread";
+  std::string device = "cpu";
+  std::string format = "table";
+  int64_t steps = 0;
+  int threads_per_rank = 0;
+  bool quiet = false;
+  TrainOptions options;
+};
+
+const std::map<std::string, DataFormat> kDataFormats = {
+    {"auto", DataFormat::kAuto},      {"idx", DataFormat::kIndexed},
+    {"raw-u8", DataFormat::kRawU8},   {"raw-u16", DataFormat::kRawU16},
+    {"raw-i32", DataFormat::kRawI32}, {"llmc", DataFormat::kLlmC}};
+const std::map<std::string, DataOrder> kDataOrders = {{"shuffled", DataOrder::kShuffled},
+                                                      {"sequential", DataOrder::kSequential}};
+
+void AddDataFlags(CLI::App& command, TrainOptions& options) {
+  command.add_option("--data", options.data_path, "Token file, or prefix of a .bin/.idx pair")
+      ->required();
+  command
+      .add_option("--data-format", options.data_format,
+                  "auto, idx, raw-u8, raw-u16, raw-i32 or llmc; auto goes by magic number and name")
+      ->transform(CLI::CheckedTransformer(kDataFormats).description(""))
+      ->default_str("auto");
+  command
+      .add_option("--data-order", options.data_order,
+                  "shuffled (as Megatron-LM's GPT dataset) or sequential")
+      ->transform(CLI::CheckedTransformer(kDataOrders).description(""))
+      ->default_str("shuffled");
+}
+
+void AddStateFlags(CLI::App& command, Flags& flags) {
+  command.add_option("--init", flags.init, "random, hf:DIR or checkpoint:DIR (weights alone)")
+      ->capture_default_str();
+  command.add_option("--resume", flags.options.resume_dir,
+                     "Go on from this checkpoint, or the newest whole one in this folder");
+  command.add_option("--save", flags.options.save_dir, "Folder for checkpoints");
+  command
+      .add_option("--save-interval", flags.options.save_interval,
+                  "Save every so many steps (0: at the end)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--export-hf", flags.options.export_hf_dir,
+                     "Write the trained model in Hugging Face form here");
+}
+
+void AddRunFlags(CLI::App& command, Flags& flags) {
+  command.add_option("--plan", flags.plan, "Plan file of `tessera plan --out`")->required();
+  command.add_option("--hyperparameters", flags.hyperparameters,
+                     "JSON with lr, min_lr, steps, ... over those of the plan");
+  command.add_option("--steps", flags.steps, "Train up to this step")->check(CLI::PositiveNumber);
+  command.add_option("--metrics", flags.metrics, "Write a JSON line for each step here");
+  command.add_option("--trace", flags.options.trace_path,
+                     "Write the last step as a Chrome/Perfetto trace here");
+  command
+      .add_option("--threads-per-rank", flags.threads_per_rank,
+                  "CPU threads of a rank (0: the plan's, or cores / ranks)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--timeout", flags.options.timeout_s,
+                  "Seconds after which a rank gives up waiting for another")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--comm", flags.comm, "Ranks as threads of this process")
+      ->check(CLI::IsMember({"thread"}))
+      ->capture_default_str();
+  command.add_option("--device", flags.device, "What the ranks compute on")
+      ->check(CLI::IsMember({"cpu"}))
+      ->capture_default_str();
+  command.add_option("--format", flags.format, "Closing report: table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  command.add_flag("--quiet", flags.quiet, "No line for each step");
+}
+
+void ParseInit(const std::string& init, TrainOptions& options) {
+  const auto after = [&](const std::string& prefix) {
+    return init.rfind(prefix, 0) == 0 ? init.substr(prefix.size()) : std::string();
+  };
+  options.init_hf_dir = after("hf:");
+  options.init_checkpoint_dir = after("checkpoint:");
+  if (init != "random" && options.init_hf_dir.empty() && options.init_checkpoint_dir.empty()) {
+    throw base::ConfigError("--init", "", "\"" + init + "\"", "random, hf:DIR or checkpoint:DIR");
+  }
+}
+
+void LoadPlan(Flags& flags) {
+  spec::Plan& plan = flags.options.plan;
+  plan = spec::ReadPlan(flags.plan);
+  if (!flags.hyperparameters.empty()) {
+    spec::LoadHyperparameters(flags.hyperparameters, plan.training);
+  }
+  if (flags.steps > 0) plan.training.steps = flags.steps;
+  if (flags.threads_per_rank > 0) plan.threads_per_rank = flags.threads_per_rank;
+}
+
+// Prints at most two lines a second, and the first and the last.
+class StepPrinter {
+ public:
+  explicit StepPrinter(bool quiet) : quiet_(quiet) {}
+
+  void operator()(const StepRow& row) {
+    if (first_step_ < 0) first_step_ = row.result.step - 1;
+    const double now_s = watch_.seconds();
+    constexpr double kMinimumIntervalS = 0.5;
+    const bool is_last = row.result.step == row.total_steps || row.result.stop;
+    if (quiet_ || (!is_last && last_print_s_ >= 0 && now_s - last_print_s_ < kMinimumIntervalS)) {
+      return;
+    }
+    PrintStep(row, now_s, first_step_, std::cerr);
+    last_print_s_ = now_s;
+  }
+
+ private:
+  bool quiet_;
+  Stopwatch watch_;
+  int64_t first_step_ = -1;
+  double last_print_s_ = -1;
+};
+
+void Run(Flags& flags) {
+  ParseInit(flags.init, flags.options);
+  LoadPlan(flags);
+  std::unique_ptr<MetricsWriter> metrics;
+  if (!flags.metrics.empty()) {
+    metrics = std::make_unique<MetricsWriter>(flags.metrics, !flags.options.resume_dir.empty());
+  }
+  StepPrinter printer(flags.quiet);
+  const TrainCallbacks callbacks{.on_step =
+                                     [&](const StepRow& row) {
+                                       if (metrics) metrics->Write(row);
+                                       printer(row);
+                                     },
+                                 .on_message =
+                                     [&](const std::string& message) {
+                                       if (!flags.quiet) std::cerr << message << '\n';
+                                     }};
+  const TrainReport report = RunTraining(flags.options, callbacks, CatchInterrupts());
+  if (flags.format == "json") {
+    std::cout << WriteTrainReport(report) << '\n';
+  } else {
+    PrintReport(report, flags.options.plan.prediction, std::cout);
+  }
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand("train", "Run a plan");
+  command->footer(kExamples);
+  auto flags = std::make_shared<Flags>();
+  AddRunFlags(*command, *flags);
+  AddDataFlags(*command, flags->options);
+  AddStateFlags(*command, *flags);
+  command->callback([flags, &exit_code] {
+    Run(*flags);
+    exit_code = base::kExitDone;
+  });
+}
+
+}  // namespace tessera::engine

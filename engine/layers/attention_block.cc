@@ -1,0 +1,173 @@
+#include "engine/layers/attention_block.h"
+
+#include <cmath>
+#include <utility>
+
+#include "engine/layers/linear.h"
+#include "engine/layers/rope_frequencies.h"
+#include "engine/layers/token_exchange.h"
+
+namespace tessera::engine {
+namespace {
+
+std::string Prefix(int layer) { return "layers." + std::to_string(layer) + ".attention."; }
+
+base::AttentionStats StatsKind(const spec::ParallelSpec& parallel) {
+  return parallel.attention == spec::AttentionKind::kFlash ? base::AttentionStats::kLogSumExp
+                                                           : base::AttentionStats::kProbabilities;
+}
+
+int64_t StatsElements(const spec::LocalShape& shape, base::AttentionStats kind) {
+  const int64_t rows = shape.batch * shape.heads * shape.sequence;
+  return kind == base::AttentionStats::kLogSumExp ? rows : rows * shape.sequence;
+}
+
+float ScoreScale(const spec::LocalShape& shape) {
+  return 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+}
+
+// Where k and v start in a row of q, k, v.
+int64_t KeyOffset(const spec::LocalShape& shape) { return shape.heads * shape.head_dim; }
+int64_t ValueOffset(const spec::LocalShape& shape) {
+  return (shape.heads + shape.kv_heads) * shape.head_dim;
+}
+
+}  // namespace
+
+AttentionBlock::AttentionBlock(const LayerContext& context, const ParameterStore& store, int layer)
+    : context_(context),
+      norm_(context, store, Prefix(layer) + "norm"),
+      qkv_weight_(store.Get(Prefix(layer) + "q.weight")),
+      qkv_bias_(store.GetOptional(Prefix(layer) + "q.bias")),
+      output_weight_(store.Get(Prefix(layer) + "output.weight")),
+      output_bias_(store.GetOptional(Prefix(layer) + "output.bias")),
+      inverse_frequency_(InverseRopeFrequencies(context.model)) {}
+
+Buffer AttentionBlock::Forward(const float* x, AttentionStash& stash) const {
+  const spec::LocalShape& shape = context_.shape;
+  norm_.Forward(x, stash.norm);
+  {
+    Buffer gathered;
+    const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
+    stash.qkv = context_.Activation(shape.tokens * shape.qkv_width);
+    LinearForward(context_, {shape.tokens, shape.qkv_width, shape.hidden}, input,
+                  qkv_weight_.weight, qkv_bias_.weight, stash.qkv.f32());
+  }
+  Rope(stash.qkv.f32(), /*inverse=*/false);
+  stash.output = context_.Activation(shape.tokens * shape.attention_width);
+  AttentionForward(stash);
+  if (context_.parallel.recompute == spec::Recompute::kSelective) stash.stats.Reset();
+
+  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
+  LinearForward(context_, {shape.tokens, shape.hidden, shape.attention_width}, stash.output.f32(),
+                output_weight_.weight, nullptr, partial.f32());
+  Buffer y = ReducePartialSums(context_, std::move(partial));
+  context_.backend.ResidualAdd({.x = y.f32(),
+                                .residual = x,
+                                .bias = output_bias_.weight,
+                                .y = y.f32(),
+                                .num_rows = shape.local_tokens,
+                                .width = shape.hidden});
+  return y;
+}
+
+void AttentionBlock::AttentionForward(AttentionStash& stash) const {
+  const spec::LocalShape& shape = context_.shape;
+  const base::AttentionStats kind = StatsKind(context_.parallel);
+  stash.stats = context_.Activation(StatsElements(shape, kind));
+  const float* qkv = stash.qkv.f32();
+  context_.backend.AttentionForward({.q = qkv,
+                                     .k = qkv + KeyOffset(shape),
+                                     .v = qkv + ValueOffset(shape),
+                                     .out = stash.output.f32(),
+                                     .stats = stash.stats.f32(),
+                                     .stats_kind = kind,
+                                     .batch = shape.batch,
+                                     .sequence = shape.sequence,
+                                     .num_heads = shape.heads,
+                                     .num_kv_heads = shape.kv_heads,
+                                     .head_dim = shape.head_dim,
+                                     .qkv_stride = shape.qkv_width,
+                                     .out_stride = shape.attention_width,
+                                     .scale = ScoreScale(shape)});
+}
+
+void AttentionBlock::Backward(const float* x, AttentionStash& stash, Buffer& dy) const {
+  Buffer doutput = OutputBackward(stash, dy);
+  Buffer dqkv = CoreBackward(stash, doutput);
+  doutput.Reset();
+  Buffer dnorm = QkvBackward(stash, dqkv);
+  norm_.Backward(x, stash.norm, /*residual_grad=*/dy.f32(), dnorm.f32());
+  dy = std::move(dnorm);
+}
+
+// Gradient of the attention's output [tokens, attention_width].
+Buffer AttentionBlock::OutputBackward(const AttentionStash& stash, const Buffer& dy) const {
+  const spec::LocalShape& shape = context_.shape;
+  LinearBiasGradient(context_, dy.f32(), shape.local_tokens, shape.hidden, output_bias_.grad);
+  Buffer gathered;
+  const float* dy_all = GatherTokens(context_, dy.f32(), gathered);
+  Buffer doutput = context_.Workspace(shape.tokens * shape.attention_width);
+  const LinearShape linear{shape.tokens, shape.hidden, shape.attention_width};
+  LinearDataGradient(context_, linear, dy_all, output_weight_.weight, doutput.f32());
+  LinearWeightGradient(context_, linear, dy_all, stash.output.f32(), output_weight_.grad);
+  return doutput;
+}
+
+// Gradient of q, k, v before the rotation [tokens, qkv_width].
+Buffer AttentionBlock::CoreBackward(AttentionStash& stash, const Buffer& doutput) const {
+  const spec::LocalShape& shape = context_.shape;
+  if (context_.parallel.recompute == spec::Recompute::kSelective) AttentionForward(stash);
+  Buffer dqkv = context_.Workspace(shape.tokens * shape.qkv_width);
+  const float* qkv = stash.qkv.f32();
+  context_.backend.AttentionBackward({.dout = doutput.f32(),
+                                      .q = qkv,
+                                      .k = qkv + KeyOffset(shape),
+                                      .v = qkv + ValueOffset(shape),
+                                      .out = stash.output.f32(),
+                                      .stats = stash.stats.f32(),
+                                      .dq = dqkv.f32(),
+                                      .dk = dqkv.f32() + KeyOffset(shape),
+                                      .dv = dqkv.f32() + ValueOffset(shape),
+                                      .stats_kind = StatsKind(context_.parallel),
+                                      .batch = shape.batch,
+                                      .sequence = shape.sequence,
+                                      .num_heads = shape.heads,
+                                      .num_kv_heads = shape.kv_heads,
+                                      .head_dim = shape.head_dim,
+                                      .qkv_stride = shape.qkv_width,
+                                      .out_stride = shape.attention_width,
+                                      .dqkv_stride = shape.qkv_width,
+                                      .scale = ScoreScale(shape)});
+  Rope(dqkv.f32(), /*inverse=*/true);
+  return dqkv;
+}
+
+// Gradient of the norm's output [local_tokens, hidden].
+Buffer AttentionBlock::QkvBackward(const AttentionStash& stash, const Buffer& dqkv) const {
+  const spec::LocalShape& shape = context_.shape;
+  const LinearShape linear{shape.tokens, shape.qkv_width, shape.hidden};
+  LinearBiasGradient(context_, dqkv.f32(), shape.tokens, shape.qkv_width, qkv_bias_.grad);
+  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
+  LinearDataGradient(context_, linear, dqkv.f32(), qkv_weight_.weight, partial.f32());
+  Buffer dnorm = ReducePartialSums(context_, std::move(partial));
+  Buffer gathered;
+  const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
+  LinearWeightGradient(context_, linear, dqkv.f32(), input, qkv_weight_.grad);
+  return dnorm;
+}
+
+void AttentionBlock::Rope(float* qkv, bool inverse) const {
+  if (inverse_frequency_.empty()) return;
+  const spec::LocalShape& shape = context_.shape;
+  context_.backend.Rope({.qk = qkv,
+                         .inverse_frequency = inverse_frequency_.data(),
+                         .num_rows = shape.tokens,
+                         .sequence = shape.sequence,
+                         .num_heads = shape.heads + shape.kv_heads,
+                         .head_dim = shape.head_dim,
+                         .stride = shape.qkv_width,
+                         .inverse = inverse});
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,45 @@
+// Norm, column-parallel q/k/v, attention over this rank's heads, row-parallel output, residual.
+// Shoeybi et al. 2019, arXiv:1909.08053, Fig. 3b.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/layers/norm.h"
+
+namespace tessera::engine {
+
+struct AttentionStash {
+  NormStash norm;
+  Buffer qkv;     // [tokens, qkv_width]: q heads, k heads, v heads
+  Buffer output;  // [tokens, attention_width]
+  Buffer stats;   // of the softmax; see kernels::AttentionForwardArgs. Empty under selective
+                  // recomputation, which computes it again
+};
+
+class AttentionBlock {
+ public:
+  AttentionBlock(const LayerContext& context, const ParameterStore& store, int layer);
+
+  // Returns x + attention(norm(x)), [local_tokens, hidden].
+  Buffer Forward(const float* x, AttentionStash& stash) const;
+  // `dy`: gradient of the result; becomes the gradient of x.
+  void Backward(const float* x, AttentionStash& stash, Buffer& dy) const;
+
+ private:
+  void AttentionForward(AttentionStash& stash) const;
+  Buffer OutputBackward(const AttentionStash& stash, const Buffer& dy) const;
+  Buffer CoreBackward(AttentionStash& stash, const Buffer& doutput) const;
+  Buffer QkvBackward(const AttentionStash& stash, const Buffer& dqkv) const;
+  void Rope(float* qkv, bool inverse) const;
+
+  const LayerContext& context_;
+  Norm norm_;
+  Parameter qkv_weight_;  // q, k, v one after the other: [qkv_width, hidden]
+  Parameter qkv_bias_;    // [qkv_width], null when the model has none
+  Parameter output_weight_;
+  Parameter output_bias_;
+  std::vector<float> inverse_frequency_;  // [head_dim / 2], empty without rotary positions
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,64 @@
+#include "engine/layers/embedding.h"
+
+#include <utility>
+
+#include "engine/layers/token_exchange.h"
+
+namespace tessera::engine {
+
+Embedding::Embedding(const LayerContext& context, const ParameterStore& store)
+    : context_(context),
+      word_(store.Get("embedding.word.weight")),
+      position_(store.GetOptional("embedding.position.weight")) {}
+
+int64_t Embedding::first_row() const {
+  return context_.shape.sequence_parallel
+             ? context_.groups.tensor->rank() * context_.shape.local_tokens
+             : 0;
+}
+
+Buffer Embedding::Forward(const EmbeddingStash& stash) const {
+  const spec::LocalShape& shape = context_.shape;
+  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
+  context_.backend.EmbeddingForward({.tokens = stash.tokens.i32(),
+                                     .table = word_.weight,
+                                     .out = partial.f32(),
+                                     .num_rows = shape.tokens,
+                                     .width = shape.hidden,
+                                     .vocab_begin = context_.groups.tensor->rank() * shape.vocab,
+                                     .num_vocab_rows = shape.vocab});
+  Buffer x = ReducePartialSums(context_, std::move(partial));
+  if (position_.weight != nullptr) {
+    context_.backend.PositionForward({.table = position_.weight,
+                                      .x = x.f32(),
+                                      .num_rows = shape.local_tokens,
+                                      .width = shape.hidden,
+                                      .first_row = first_row(),
+                                      .sequence = shape.sequence});
+  }
+  return x;
+}
+
+void Embedding::Backward(EmbeddingStash& stash, const Buffer& dy) const {
+  const spec::LocalShape& shape = context_.shape;
+  if (position_.weight != nullptr) {
+    context_.backend.PositionBackward({.dx = dy.f32(),
+                                       .dtable = position_.grad,
+                                       .num_rows = shape.local_tokens,
+                                       .width = shape.hidden,
+                                       .first_row = first_row(),
+                                       .sequence = shape.sequence});
+  }
+  Buffer gathered;
+  const float* dy_all = GatherTokens(context_, dy.f32(), gathered);
+  context_.backend.EmbeddingBackward({.tokens = stash.tokens.i32(),
+                                      .dout = dy_all,
+                                      .dtable = word_.grad,
+                                      .num_rows = shape.tokens,
+                                      .width = shape.hidden,
+                                      .vocab_begin = context_.groups.tensor->rank() * shape.vocab,
+                                      .num_vocab_rows = shape.vocab});
+  stash = {};
+}
+
+}  // namespace tessera::engine

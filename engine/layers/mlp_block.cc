@@ -1,0 +1,106 @@
+#include "engine/layers/mlp_block.h"
+
+#include <utility>
+
+#include "engine/layers/linear.h"
+#include "engine/layers/token_exchange.h"
+
+namespace tessera::engine {
+namespace {
+
+std::string Prefix(int layer) { return "layers." + std::to_string(layer) + ".mlp."; }
+// The parameter that the first product starts at.
+std::string FirstName(const LayerContext& context, int layer) {
+  const bool gated = context.model.activation == spec::ActivationKind::kSwiGlu;
+  return Prefix(layer) + (gated ? "gate" : "up");
+}
+
+}  // namespace
+
+MlpBlock::MlpBlock(const LayerContext& context, const ParameterStore& store, int layer)
+    : context_(context),
+      norm_(context, store, Prefix(layer) + "norm"),
+      first_weight_(store.Get(FirstName(context, layer) + ".weight")),
+      first_bias_(store.GetOptional(FirstName(context, layer) + ".bias")),
+      down_weight_(store.Get(Prefix(layer) + "down.weight")),
+      down_bias_(store.GetOptional(Prefix(layer) + "down.bias")) {}
+
+void MlpBlock::ForwardToActivation(MlpStash& stash) const {
+  const spec::LocalShape& shape = context_.shape;
+  norm_.Forward(stash.input.f32(), stash.norm);
+  Buffer gathered;
+  const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
+  const LinearShape linear{shape.tokens, first_width(), shape.hidden};
+  stash.pre_activation = context_.Activation(shape.tokens * first_width());
+  stash.activation = context_.Activation(shape.tokens * shape.ffn);
+  if (is_gated()) {
+    LinearForward(context_, linear, input, first_weight_.weight, first_bias_.weight,
+                  stash.pre_activation.f32());
+    context_.backend.SwiGluForward({.gate_up = stash.pre_activation.f32(),
+                                    .y = stash.activation.f32(),
+                                    .num_rows = shape.tokens,
+                                    .width = shape.ffn});
+  } else {
+    LinearGeluForward(context_, linear, input, first_weight_.weight, first_bias_.weight,
+                      stash.pre_activation.f32(), stash.activation.f32());
+  }
+}
+
+Buffer MlpBlock::ForwardFromActivation(const MlpStash& stash) const {
+  const spec::LocalShape& shape = context_.shape;
+  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
+  LinearForward(context_, {shape.tokens, shape.hidden, shape.ffn}, stash.activation.f32(),
+                down_weight_.weight, nullptr, partial.f32());
+  Buffer y = ReducePartialSums(context_, std::move(partial));
+  context_.backend.ResidualAdd({.x = y.f32(),
+                                .residual = stash.input.f32(),
+                                .bias = down_bias_.weight,
+                                .y = y.f32(),
+                                .num_rows = shape.local_tokens,
+                                .width = shape.hidden});
+  return y;
+}
+
+void MlpBlock::Backward(const MlpStash& stash, Buffer& dy) const {
+  Buffer dpre = DownBackward(stash, dy);
+  Buffer dnorm = FirstBackward(stash, dpre);
+  norm_.Backward(stash.input.f32(), stash.norm, /*residual_grad=*/dy.f32(), dnorm.f32());
+  dy = std::move(dnorm);
+}
+
+// Gradient of the pre-activation [tokens, first_width].
+Buffer MlpBlock::DownBackward(const MlpStash& stash, const Buffer& dy) const {
+  const spec::LocalShape& shape = context_.shape;
+  LinearBiasGradient(context_, dy.f32(), shape.local_tokens, shape.hidden, down_bias_.grad);
+  Buffer gathered;
+  const float* dy_all = GatherTokens(context_, dy.f32(), gathered);
+  const LinearShape linear{shape.tokens, shape.hidden, shape.ffn};
+  Buffer dactivation = context_.Workspace(shape.tokens * shape.ffn);
+  LinearDataGradient(context_, linear, dy_all, down_weight_.weight, dactivation.f32(),
+                     is_gated() ? nullptr : stash.pre_activation.f32());
+  LinearWeightGradient(context_, linear, dy_all, stash.activation.f32(), down_weight_.grad);
+  if (!is_gated()) return dactivation;
+  Buffer dpre = context_.Workspace(shape.tokens * first_width());
+  context_.backend.SwiGluBackward({.dy = dactivation.f32(),
+                                   .gate_up = stash.pre_activation.f32(),
+                                   .dgate_up = dpre.f32(),
+                                   .num_rows = shape.tokens,
+                                   .width = shape.ffn});
+  return dpre;
+}
+
+// Gradient of the norm's output [local_tokens, hidden].
+Buffer MlpBlock::FirstBackward(const MlpStash& stash, const Buffer& dpre) const {
+  const spec::LocalShape& shape = context_.shape;
+  const LinearShape linear{shape.tokens, first_width(), shape.hidden};
+  LinearBiasGradient(context_, dpre.f32(), shape.tokens, first_width(), first_bias_.grad);
+  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
+  LinearDataGradient(context_, linear, dpre.f32(), first_weight_.weight, partial.f32());
+  Buffer dnorm = ReducePartialSums(context_, std::move(partial));
+  Buffer gathered;
+  const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
+  LinearWeightGradient(context_, linear, dpre.f32(), input, first_weight_.grad);
+  return dnorm;
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,79 @@
+#include "engine/layers/parameter_store.h"
+
+#include <algorithm>
+
+#include "cost_model/base/check.h"
+#include "cost_model/base/philox.h"
+
+namespace tessera::engine {
+namespace {
+
+// Writes the local slice of a normally distributed parameter. Rows of the slice are runs of
+// consecutive global elements.
+void FillNormalSlice(const spec::ParameterSpec& parameter, const spec::LocalSlice& slice,
+                     base::PhiloxKey key, float* out) {
+  const auto standard_deviation = static_cast<float>(parameter.init_standard_deviation);
+  const int dim = std::max(slice.dim, 0);
+  int64_t outer = 1;  // product of the dimensions before the split one
+  int64_t inner = 1;  // and after it
+  for (int d = 0; d < dim; ++d) outer *= slice.shape[d];
+  for (size_t d = dim + 1; d < slice.shape.size(); ++d) inner *= slice.shape[d];
+  const int64_t global_size = parameter.global_shape[dim];
+  const int64_t begin = slice.dim < 0 ? 0 : slice.begin;
+  const int64_t size = slice.dim < 0 ? global_size : slice.size;
+  for (int64_t o = 0; o < outer; ++o) {
+    base::FillNormal(key, static_cast<uint64_t>((o * global_size + begin) * inner), size * inner,
+                     standard_deviation, out + o * slice.shape[dim] * inner);
+  }
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(const std::vector<spec::VirtualStage>& stages,
+                               const spec::ModelSpec& model, const spec::ParallelSpec& parallel,
+                               int tensor_rank, MemoryPool& pool) {
+  for (const spec::VirtualStage& stage : stages) {
+    for (spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, stage)) {
+      slices_.push_back(spec::SliceOf(parameter, parallel.tensor_parallel_size, tensor_rank));
+      const bool is_new = index_by_name_.emplace(parameter.name, parameters_.size()).second;
+      TESSERA_CHECK(is_new, "two parameters named ", parameter.name);
+      parameters_.push_back(std::move(parameter));
+    }
+  }
+  layout_ = spec::MakeFlatLayout(parameters_, parallel);
+  weights_ = pool.AllocateF32(MemoryKind::kWeights, layout_.num_elements);
+  gradients_ = pool.AllocateF32(MemoryKind::kGradients, layout_.num_elements);
+}
+
+void ParameterStore::Initialize(uint64_t seed) {
+  std::fill_n(weights(), layout_.num_elements, 0.0F);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const spec::ParameterSpec& parameter = parameters_[i];
+    float* const out = weights() + layout_.parameters[i].offset;
+    switch (parameter.init) {
+      case spec::InitKind::kZeros:
+        break;
+      case spec::InitKind::kOnes:
+        std::fill_n(out, layout_.parameters[i].num_elements, 1.0F);
+        break;
+      case spec::InitKind::kNormal:
+        FillNormalSlice(parameter, slices_[i], base::MakePhiloxKey(seed, parameter.name), out);
+        break;
+    }
+  }
+}
+
+Parameter ParameterStore::Get(const std::string& name) const {
+  const Parameter parameter = GetOptional(name);
+  TESSERA_CHECK(parameter.weight != nullptr, "no parameter ", name, " on this rank");
+  return parameter;
+}
+
+Parameter ParameterStore::GetOptional(const std::string& name) const {
+  const auto found = index_by_name_.find(name);
+  if (found == index_by_name_.end()) return {};
+  const int64_t offset = layout_.parameters[found->second].offset;
+  return {.weight = weights() + offset, .grad = gradients() + offset};
+}
+
+}  // namespace tessera::engine

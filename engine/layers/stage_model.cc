@@ -1,0 +1,64 @@
+#include "engine/layers/stage_model.h"
+
+#include <utility>
+
+#include "cost_model/base/check.h"
+
+namespace tessera::engine {
+
+StageModel::StageModel(const LayerContext& context, const ParameterStore& store,
+                       const spec::VirtualStage& stage, float grad_scale)
+    : context_(context), stage_(stage), grad_scale_(grad_scale) {
+  if (stage.has_embedding) embedding_.emplace(context, store);
+  for (int i = 0; i < stage.num_layers; ++i) {
+    layers_.emplace_back(context, store, stage.first_layer + i);
+  }
+  if (stage.has_head) head_.emplace(context, store);
+}
+
+Buffer StageModel::CopyTokens(const int32_t* host) const {
+  const int64_t tokens = context_.shape.tokens;
+  Buffer device = context_.pool.AllocateI32(MemoryKind::kActivations, tokens);
+  context_.backend.CopyToDevice(device.i32(), host, static_cast<size_t>(tokens) * sizeof(int32_t));
+  return device;
+}
+
+Buffer StageModel::Forward(int microbatch, const Microbatch& data, Buffer input) {
+  const bool is_new = stashes_.find(microbatch) == stashes_.end();
+  TESSERA_CHECK(is_new, "micro-batch ", microbatch, " went forward twice on stage ", stage_.index);
+  Stash& stash = stashes_[microbatch];
+  Buffer x = std::move(input);
+  if (embedding_) {
+    stash.embedding.tokens = CopyTokens(data.tokens);
+    x = embedding_->Forward(stash.embedding);
+  }
+  stash.layers.resize(layers_.size());
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    x = layers_[i].Forward(std::move(x), stash.layers[i]);
+  }
+  if (head_) {
+    stash.head.labels = CopyTokens(data.labels);
+    loss_sum_ += head_->Forward(std::move(x), grad_scale_, stash.head);
+    return {};
+  }
+  return x;
+}
+
+Buffer StageModel::Backward(int microbatch, Buffer dy) {
+  const auto found = stashes_.find(microbatch);
+  TESSERA_CHECK(found != stashes_.end(), "micro-batch ", microbatch, " goes backward on stage ",
+                stage_.index, " before it went forward");
+  Stash& stash = found->second;
+  if (head_) dy = head_->Backward(stash.head);
+  for (size_t i = layers_.size(); i-- > 0;) layers_[i].Backward(stash.layers[i], dy);
+  if (embedding_) {
+    embedding_->Backward(stash.embedding, dy);
+    dy.Reset();
+  }
+  stashes_.erase(found);
+  return dy;
+}
+
+double StageModel::TakeLossSum() { return std::exchange(loss_sum_, 0.0); }
+
+}  // namespace tessera::engine

@@ -1,0 +1,55 @@
+// The part of the model on one virtual stage, forward and backward for one micro-batch at a time.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "engine/layers/embedding.h"
+#include "engine/layers/head.h"
+#include "engine/layers/transformer_layer.h"
+
+namespace tessera::engine {
+
+// Tokens and labels of one micro-batch: host memory, int32 [batch * sequence] each.
+struct Microbatch {
+  const int32_t* tokens = nullptr;
+  const int32_t* labels = nullptr;
+};
+
+class StageModel {
+ public:
+  // `grad_scale`: weight of one token in the loss that gradients are of, 1 / tokens of the step.
+  StageModel(const LayerContext& context, const ParameterStore& store,
+             const spec::VirtualStage& stage, float grad_scale);
+
+  // `input`: the previous virtual stage's output [local_tokens, hidden], empty on the first.
+  // Returns this one's output, empty on the last, where the loss is added to loss_sum().
+  Buffer Forward(int microbatch, const Microbatch& data, Buffer input);
+  // `dy`: gradient of the output, empty on the last virtual stage. Returns the gradient of the
+  // input, empty on the first.
+  Buffer Backward(int microbatch, Buffer dy);
+
+  const spec::VirtualStage& stage() const { return stage_; }
+  // Sum of token losses since the last call.
+  double TakeLossSum();
+
+ private:
+  struct Stash {
+    EmbeddingStash embedding;
+    std::vector<LayerStash> layers;
+    HeadStash head;
+  };
+  Buffer CopyTokens(const int32_t* host) const;
+
+  const LayerContext& context_;
+  spec::VirtualStage stage_;
+  float grad_scale_;
+  std::optional<Embedding> embedding_;
+  std::vector<TransformerLayer> layers_;
+  std::optional<Head> head_;
+  std::map<int, Stash> stashes_;  // by micro-batch
+  double loss_sum_ = 0;
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,33 @@
+#include "engine/layers/transformer_layer.h"
+
+#include <utility>
+
+namespace tessera::engine {
+
+Buffer TransformerLayer::Forward(Buffer x, LayerStash& stash) const {
+  stash.input = std::move(x);
+  stash.input.Retag(MemoryKind::kActivations);
+  ForwardInner(stash);
+  Buffer y = mlp_.ForwardFromActivation(stash.mlp);
+  if (context_.parallel.recompute == spec::Recompute::kFull) {
+    stash.attention = {};
+    stash.mlp = {};
+  }
+  return y;
+}
+
+// All that the backward pass reads.
+void TransformerLayer::ForwardInner(LayerStash& stash) const {
+  stash.mlp.input = attention_.Forward(stash.input.f32(), stash.attention);
+  stash.mlp.input.Retag(MemoryKind::kActivations);
+  mlp_.ForwardToActivation(stash.mlp);
+}
+
+void TransformerLayer::Backward(LayerStash& stash, Buffer& dy) const {
+  if (context_.parallel.recompute == spec::Recompute::kFull) ForwardInner(stash);
+  mlp_.Backward(stash.mlp, dy);
+  attention_.Backward(stash.input.f32(), stash.attention, dy);
+  stash = {};
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "engine/layers/attention_block.h"
+#include "engine/layers/mlp_block.h"
+
+namespace tessera::engine {
+
+// What one micro-batch keeps in one layer; under full recomputation the input alone.
+struct LayerStash {
+  Buffer input;  // [local_tokens, hidden]
+  AttentionStash attention;
+  MlpStash mlp;
+};
+
+// A transformer block: attention and MLP with residuals, and its recomputation.
+class TransformerLayer {
+ public:
+  TransformerLayer(const LayerContext& context, const ParameterStore& store, int layer)
+      : context_(context), attention_(context, store, layer), mlp_(context, store, layer) {}
+
+  // Takes x [local_tokens, hidden], returns the layer's output of that shape.
+  Buffer Forward(Buffer x, LayerStash& stash) const;
+  // `dy`: gradient of the output; becomes the gradient of the input. Empties the stash.
+  void Backward(LayerStash& stash, Buffer& dy) const;
+
+ private:
+  void ForwardInner(LayerStash& stash) const;
+
+  const LayerContext& context_;
+  AttentionBlock attention_;
+  MlpBlock mlp_;
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,106 @@
+#include "engine/optimizer/adamw_optimizer.h"
+
+#include <algorithm>
+
+namespace tessera::engine {
+namespace {
+
+std::vector<OwnedRange> OwnedRanges(const LayerContext& context, const spec::FlatLayout& layout) {
+  if (context.parallel.zero_stage == 0) return {{.num_elements = layout.num_elements}};
+  std::vector<OwnedRange> owned;
+  int64_t state_offset = 0;
+  for (const spec::FlatBucket& bucket : layout.buckets) {
+    const int64_t part = bucket.num_elements / context.groups.gradient->size();
+    owned.push_back({.offset = bucket.offset + context.groups.gradient->rank() * part,
+                     .num_elements = part,
+                     .state_offset = state_offset});
+    state_offset += part;
+  }
+  return owned;
+}
+
+}  // namespace
+
+AdamWOptimizer::AdamWOptimizer(const LayerContext& context, const ParameterStore& store)
+    : context_(context), store_(store), owned_(OwnedRanges(context, store.layout())) {
+  for (const OwnedRange& range : owned_) AppendSegments(range);
+  const int64_t elements = owned_.back().state_offset + owned_.back().num_elements;
+  m_ = context.pool.AllocateF32(MemoryKind::kOptimizer, elements);
+  v_ = context.pool.AllocateF32(MemoryKind::kOptimizer, elements);
+  context.backend.Fill(m_.f32(), elements, 0.0F);
+  context.backend.Fill(v_.f32(), elements, 0.0F);
+}
+
+// Cuts a range at parameter borders and joins what is treated alike. Gaps between parameters hold
+// zeros in weights and gradients and stay so.
+void AdamWOptimizer::AppendSegments(const OwnedRange& range) {
+  const bool first_data_rank = context_.groups.gradient->rank() == 0;
+  const int64_t range_end = range.offset + range.num_elements;
+  const size_t first_of_range = segments_.size();
+  for (size_t i = 0; i < store_.parameters().size(); ++i) {
+    const spec::FlatParameter& flat = store_.layout().parameters[i];
+    const int64_t begin = std::max(range.offset, flat.offset);
+    const int64_t end = std::min(range_end, flat.offset + flat.num_elements);
+    if (begin >= end) continue;
+    const spec::ParameterSpec& parameter = store_.parameters()[i];
+    const Segment segment{.offset = begin,
+                          .num_elements = end - begin,
+                          .state_offset = range.state_offset + begin - range.offset,
+                          .weight_decay = parameter.weight_decay,
+                          .counts_in_norm = store_.slices()[i].first_replica &&
+                                            !parameter.tied_copy &&
+                                            (context_.parallel.zero_stage > 0 || first_data_rank)};
+    if (segments_.size() > first_of_range) {
+      Segment& last = segments_.back();
+      if (last.weight_decay == segment.weight_decay &&
+          last.counts_in_norm == segment.counts_in_norm) {
+        last.num_elements = end - last.offset;
+        continue;
+      }
+    }
+    segments_.push_back(segment);
+  }
+}
+
+double AdamWOptimizer::LocalSquaredNorm() const {
+  double sum = 0;
+  for (const Segment& segment : segments_) {
+    if (!segment.counts_in_norm) continue;
+    context_.backend.SumOfSquares(
+        {.x = store_.gradients() + segment.offset, .sum = &sum, .n = segment.num_elements});
+  }
+  return sum;
+}
+
+void AdamWOptimizer::Step(const spec::OptimizerSpec& options, double lr, double grad_scale,
+                          int64_t step) const {
+  for (const Segment& segment : segments_) {
+    context_.backend.AdamW(
+        {.param = store_.weights() + segment.offset,
+         .grad = store_.gradients() + segment.offset,
+         .m = m_.f32() + segment.state_offset,
+         .v = v_.f32() + segment.state_offset,
+         .n = segment.num_elements,
+         .lr = static_cast<float>(lr),
+         .beta1 = static_cast<float>(options.adam_beta1),
+         .beta2 = static_cast<float>(options.adam_beta2),
+         .epsilon = static_cast<float>(options.adam_eps),
+         .weight_decay = segment.weight_decay ? static_cast<float>(options.weight_decay) : 0.0F,
+         .grad_scale = static_cast<float>(grad_scale),
+         .step = step});
+  }
+}
+
+TrainState AdamWOptimizer::State(const spec::RankCoord& coord) const {
+  return {.coord = coord,
+          .parameters = store_.parameters(),
+          .slices = store_.slices(),
+          .layout = store_.layout(),
+          .owned = owned_,
+          .weights = store_.weights(),
+          .m = m_.f32(),
+          .v = v_.f32(),
+          .writes = context_.parallel.zero_stage > 0 || context_.groups.gradient->rank() == 0};
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,58 @@
+// Runs the actions of one pipeline stage on its model chunks: computes, keeps what is in transit,
+// talks to the neighbouring stages.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/layers/stage_model.h"
+#include "engine/pipeline/schedule_executor.h"
+
+namespace tessera::engine {
+
+// Seconds of one step on this rank, communication inside passes apart.
+struct PassTimes {
+  double forward_s = 0;
+  double backward_s = 0;
+  double tensor_comm_s = 0;    // blocked in tensor-parallel collectives
+  double pipeline_wait_s = 0;  // blocked in exchanges: bubble and transfers
+};
+
+class PipelineRunner : public StageRunner {
+ public:
+  // `chunks`: of this stage, by chunk. `data(microbatch)`: its tokens and labels.
+  PipelineRunner(const LayerContext& context, std::vector<StageModel>& chunks,
+                 std::function<Microbatch(int)> data);
+
+  void Forward(const spec::Action& action) override;
+  void Backward(const spec::Action& action) override;
+  void Exchange(std::span<const spec::Action> transfers) override;
+
+  // Times since the last call.
+  PassTimes TakeTimes() { return std::exchange(times_, {}); }
+
+ private:
+  using Key = std::pair<int, int>;  // virtual stage, micro-batch
+  using Mailbox = std::map<Key, Buffer>;
+
+  StageModel& ChunkOf(int virtual_stage);
+  bool IsLast(int virtual_stage) const;
+  // Moves a buffer out of a mailbox, which must hold it.
+  static Buffer Take(Mailbox& mailbox, Key key);
+  void Post(const spec::Action& transfer, std::vector<Buffer>& in_flight);
+
+  const LayerContext& context_;
+  std::vector<StageModel>& chunks_;
+  std::function<Microbatch(int)> data_;
+  int num_stages_;
+  Mailbox activations_in_;
+  Mailbox activations_out_;
+  Mailbox gradients_in_;
+  Mailbox gradients_out_;
+  PassTimes times_;
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,95 @@
+// Device memory of one rank, counted by what it is for. Freed blocks are kept and handed out again:
+// a training step asks for the same sizes over and over.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace tessera::engine {
+
+enum class MemoryKind : uint8_t { kWeights, kGradients, kOptimizer, kActivations, kWorkspace };
+inline constexpr size_t kNumMemoryKinds = 5;
+
+class MemoryPool;
+
+// Owns one block. Move-only; empty when default-constructed or moved from.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { Swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer moved(std::move(other));
+    Swap(moved);
+    return *this;
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { Reset(); }
+
+  // Gives the block back.
+  void Reset();
+  // Counts the block as another kind from now on.
+  void Retag(MemoryKind kind);
+
+  float* f32() const { return static_cast<float*>(data_); }
+  int32_t* i32() const { return static_cast<int32_t*>(data_); }
+  int64_t bytes() const { return bytes_; }
+  explicit operator bool() const { return data_ != nullptr; }
+
+ private:
+  friend class MemoryPool;
+  Buffer(MemoryPool* pool, void* data, int64_t bytes, MemoryKind kind)
+      : pool_(pool), data_(data), bytes_(bytes), kind_(kind) {}
+  void Swap(Buffer& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(kind_, other.kind_);
+  }
+
+  MemoryPool* pool_ = nullptr;
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  MemoryKind kind_ = MemoryKind::kWorkspace;
+};
+
+class MemoryPool {
+ public:
+  explicit MemoryPool(kernels::Backend& backend) : backend_(backend) {}
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  // Not initialised. Buffers must not outlive the pool.
+  Buffer AllocateF32(MemoryKind kind, int64_t elements);
+  Buffer AllocateI32(MemoryKind kind, int64_t elements);
+
+  int64_t live_bytes(MemoryKind kind) const { return live_bytes_[static_cast<size_t>(kind)]; }
+  int64_t peak_bytes(MemoryKind kind) const { return peak_bytes_[static_cast<size_t>(kind)]; }
+  // Most bytes of all kinds at one moment.
+  int64_t peak_total_bytes() const { return peak_total_bytes_; }
+  // Bytes taken from the device, those waiting for reuse included.
+  int64_t reserved_bytes() const { return reserved_bytes_; }
+
+ private:
+  friend class Buffer;
+  Buffer Allocate(MemoryKind kind, int64_t bytes);
+  void Release(void* data, int64_t bytes, MemoryKind kind);
+  void Count(MemoryKind kind, int64_t bytes);
+
+  kernels::Backend& backend_;
+  std::map<int64_t, std::vector<void*>> free_blocks_;  // by size
+  std::array<int64_t, kNumMemoryKinds> live_bytes_ = {};
+  std::array<int64_t, kNumMemoryKinds> peak_bytes_ = {};
+  int64_t live_total_bytes_ = 0;
+  int64_t peak_total_bytes_ = 0;
+  int64_t reserved_bytes_ = 0;
+};
+
+}  // namespace tessera::engine

@@ -1,0 +1,76 @@
+#include "engine/train/metrics_json.h"
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "cost_model/base/error.h"
+#include "cost_model/spec/spec_json.h"
+
+namespace tessera::engine {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json TimeJson(const spec::TimeBreakdown& time) {
+  return {{"forward_s", time.forward_s}, {"backward_s", time.backward_s},
+          {"tp_comm_s", time.tp_comm_s}, {"pp_wait_s", time.bubble_s},
+          {"dp_comm_s", time.dp_comm_s}, {"optimizer_s", time.optimizer_s},
+          {"other_s", time.other_s}};
+}
+
+Json MemoryJson(const spec::StageMemory& memory) {
+  return {{"weights_bytes", memory.weights_bytes},
+          {"gradients_bytes", memory.gradients_bytes},
+          {"optimizer_bytes", memory.optimizer_bytes},
+          {"activations_bytes", memory.activations_bytes},
+          {"buffers_bytes", memory.buffers_bytes}};
+}
+
+}  // namespace
+
+MetricsWriter::MetricsWriter(const std::string& path, bool append)
+    : path_(path), file_(path, append ? std::ios::app : std::ios::trunc) {
+  if (!file_) {
+    throw base::SystemError(base::Concat("cannot open ", path, ": ", std::strerror(errno)));
+  }
+}
+
+void MetricsWriter::Write(const StepRow& row) {
+  Json json = {{"step", row.result.step},
+               {"loss", row.result.loss},
+               {"grad_norm", row.result.grad_norm},
+               {"lr", row.result.lr},
+               {"consumed_samples", row.consumed_samples},
+               {"consumed_tokens", row.consumed_tokens},
+               {"step_time_s", row.result.step_time_s},
+               {"tokens_per_s", row.tokens_per_s},
+               {"model_tflops_per_device", row.model_tflops_per_device},
+               {"mfu", row.mfu}};
+  json.update(TimeJson(row.result.time));
+  file_ << json.dump() << std::endl;  // flushed: a reader follows the run
+  if (!file_) throw base::SystemError("cannot write a row to " + path_);
+}
+
+std::string WriteTrainReport(const TrainReport& report) {
+  Json ranks = Json::array();
+  for (const RankReport& rank : report.ranks) {
+    ranks.push_back({{"pipeline", rank.coord.pipeline},
+                     {"data", rank.coord.data},
+                     {"tensor", rank.coord.tensor},
+                     {"time", TimeJson(rank.time)},
+                     {"memory", MemoryJson(rank.memory)}});
+  }
+  const Json json = {{"first_step", report.first_step},
+                     {"last_step", report.last_step},
+                     {"interrupted", report.interrupted},
+                     {"first_loss", report.first_loss},
+                     {"last_loss", report.last_loss},
+                     {"num_measured_steps", report.num_measured_steps},
+                     {"measured", Json::parse(spec::WriteStepReport(report.measured))},
+                     {"ranks", ranks},
+                     {"checkpoint", report.saved_checkpoint}};
+  return json.dump(2);
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <fstream>
+#include <string>
+
+#include "engine/train/train_job.h"
+
+namespace tessera::engine {
+
+// Appends one JSON object a line for each step: step, loss, grad_norm, lr, consumed_samples,
+// consumed_tokens, step_time_s, tokens_per_s, model_tflops_per_device, mfu, and the seconds of the
+// first rank's forward and backward passes, communication per axis, waiting and optimizer.
+class MetricsWriter {
+ public:
+  // `append`: after the rows of an earlier run (resumed training) instead of over them.
+  // Throws base::SystemError when the file cannot be opened.
+  MetricsWriter(const std::string& path, bool append);
+  // Throws base::SystemError when the row cannot be written.
+  void Write(const StepRow& row);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+// The closing report of a run as one JSON object.
+std::string WriteTrainReport(const TrainReport& report);
+
+}  // namespace tessera::engine

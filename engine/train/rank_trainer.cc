@@ -1,0 +1,148 @@
+#include "engine/train/rank_trainer.h"
+
+#include <cmath>
+#include <utility>
+
+#include "engine/optimizer/gradient_reduction.h"
+#include "engine/pipeline/stopwatch.h"
+
+namespace tessera::engine {
+namespace {
+
+// Keeps the clipping factor finite at a zero norm, as PyTorch's and Megatron-LM's clipping do.
+constexpr double kClipEpsilon = 1e-6;
+
+float TokenWeight(const spec::TrainingSpec& training) {
+  return static_cast<float>(
+      1.0 / static_cast<double>(training.global_batch_size * training.sequence_length));
+}
+
+std::vector<StageModel> MakeChunks(const LayerContext& context, const ParameterStore& store,
+                                   const std::vector<spec::VirtualStage>& stages,
+                                   float grad_scale) {
+  std::vector<StageModel> chunks;
+  for (const spec::VirtualStage& stage : stages) {
+    chunks.emplace_back(context, store, stage, grad_scale);
+  }
+  return chunks;
+}
+
+double ClipFactor(double norm, double clip) {
+  return clip > 0 && norm > clip ? clip / (norm + kClipEpsilon) : 1.0;
+}
+
+}  // namespace
+
+RankTrainer::RankTrainer(const spec::Plan& plan, Communicator& world, const SampleSource& source,
+                         int num_threads)
+    : plan_(plan),
+      backend_(kernels::MakeCpuBackend(num_threads)),
+      pool_(*backend_),
+      groups_(world, plan.parallel, plan.model.num_key_value_heads),
+      context_{.backend = *backend_,
+               .pool = pool_,
+               .groups = groups_,
+               .model = plan.model,
+               .parallel = plan.parallel,
+               .shape = spec::MakeLocalShape(plan.model, plan.training, plan.parallel)},
+      stages_(
+          spec::StagesOf(spec::PartitionStages(plan.model, plan.parallel), groups_.coord.pipeline)),
+      store_(stages_, plan.model, plan.parallel, groups_.coord.tensor, pool_),
+      chunks_(MakeChunks(context_, store_, stages_, TokenWeight(plan.training))),
+      optimizer_(context_, store_),
+      loader_(source, plan.training, plan.parallel, groups_.coord.data),
+      runner_(context_, chunks_,
+              [this](int microbatch) {
+                const bool needs_tokens = stages_.front().has_embedding || stages_.back().has_head;
+                return needs_tokens ? loader_.Load(consumed_samples_, microbatch) : Microbatch{};
+              }),
+      actions_(spec::MakeSchedule(plan.parallel, static_cast<int>(spec::NumMicrobatches(
+                                                     plan.training, plan.parallel)))
+                   .actions_by_stage.at(static_cast<size_t>(groups_.coord.pipeline))) {
+  store_.Initialize(plan.training.seed);
+}
+
+StepResult RankTrainer::Step(bool stop_requested) {
+  const Stopwatch step_watch;
+  StepResult result{.step = step_ + 1};
+  backend_->Fill(store_.gradients(), store_.layout().num_elements, 0.0F);
+  timeline_ = ExecuteSchedule(actions_, runner_);
+
+  const Stopwatch reduce_watch;
+  ReduceGradients(context_, store_);
+  result.time.dp_comm_s = reduce_watch.seconds();
+
+  const StepSums sums = SumOverRanks({.loss_sum = TakeLossSum(),
+                                      .squared_norm = optimizer_.LocalSquaredNorm(),
+                                      .num_stop_requests = stop_requested ? 1 : 0});
+  result.loss = sums.loss_sum / static_cast<double>(plan_.training.global_batch_size *
+                                                    plan_.training.sequence_length);
+  result.grad_norm = std::sqrt(sums.squared_norm);
+  result.stop = sums.num_stop_requests > 0;
+
+  const Stopwatch optimizer_watch;
+  result.lr = spec::LearningRate(plan_.training.optimizer, result.step, plan_.training.steps);
+  optimizer_.Step(plan_.training.optimizer, result.lr,
+                  ClipFactor(result.grad_norm, plan_.training.optimizer.clip_grad), result.step);
+  result.time.optimizer_s = optimizer_watch.seconds();
+  const Stopwatch gather_watch;
+  GatherWeights(context_, store_);
+  result.time.dp_comm_s += gather_watch.seconds();
+
+  const PassTimes passes = runner_.TakeTimes();
+  result.time.forward_s = passes.forward_s;
+  result.time.backward_s = passes.backward_s;
+  result.time.tp_comm_s = passes.tensor_comm_s;
+  result.time.bubble_s = passes.pipeline_wait_s;
+  result.step_time_s = step_watch.seconds();
+  result.time.other_s = result.step_time_s - result.time.Total();
+  ++step_;
+  consumed_samples_ += plan_.training.global_batch_size;
+  return result;
+}
+
+RankTrainer::StepSums RankTrainer::SumOverRanks(const StepSums& mine) {
+  std::vector<StepSums> all(static_cast<size_t>(groups_.world.size()));
+  groups_.world.AllGather(&mine, all.data(), sizeof(StepSums), base::DType::kUInt8);
+  StepSums sums;
+  for (const StepSums& rank : all) {
+    sums.loss_sum += rank.loss_sum;
+    sums.squared_norm += rank.squared_norm;
+    sums.num_stop_requests += rank.num_stop_requests;
+  }
+  return sums;
+}
+
+// Every tensor-parallel rank of the last stage knows the loss; one of them tells.
+double RankTrainer::TakeLossSum() {
+  double sum = 0;
+  for (StageModel& chunk : chunks_) sum += chunk.TakeLossSum();
+  return groups_.coord.tensor == 0 ? sum : 0;
+}
+
+TrainState RankTrainer::State() const {
+  TrainState state = optimizer_.State(groups_.coord);
+  state.step = step_;
+  state.consumed_samples = consumed_samples_;
+  return state;
+}
+
+void RankTrainer::SetProgress(int64_t step, int64_t consumed_samples) {
+  step_ = step;
+  consumed_samples_ = consumed_samples;
+}
+
+spec::StageMemory RankTrainer::MeasuredMemory() const {
+  return {.weights_bytes = pool_.peak_bytes(MemoryKind::kWeights),
+          .gradients_bytes = pool_.peak_bytes(MemoryKind::kGradients),
+          .optimizer_bytes = pool_.peak_bytes(MemoryKind::kOptimizer),
+          .activations_bytes = pool_.peak_bytes(MemoryKind::kActivations),
+          .buffers_bytes = pool_.peak_bytes(MemoryKind::kWorkspace)};
+}
+
+void RankTrainer::set_observer(base::OpObserver* observer) {
+  backend_->set_observer(observer);
+  groups_.set_observer(observer);
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,142 @@
+#include "engine/train/train_job.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "cost_model/base/error.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/hugging_face.h"
+#include "engine/comm/thread_world.h"
+#include "engine/train/engine_limits.h"
+#include "engine/train/run_report.h"
+#include "engine/train/trace_json.h"
+
+namespace tessera::engine {
+namespace {
+
+int ThreadsPerRank(const spec::Plan& plan) {
+  if (plan.threads_per_rank > 0) return plan.threads_per_rank;
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return std::max(1, cores / plan.num_devices);
+}
+
+std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
+  const spec::TrainingSpec& training = options.plan.training;
+  auto source = OpenSampleSource({.path = options.data_path,
+                                  .format = options.data_format,
+                                  .order = options.data_order,
+                                  .sequence_length = training.sequence_length,
+                                  .num_samples = training.steps * training.global_batch_size,
+                                  .seed = training.seed});
+  if (source->max_token() >= options.plan.model.vocab_size) {
+    throw base::ConfigError(
+        options.data_path, "", base::Concat("token id ", source->max_token()),
+        base::Concat("ids below the model's vocabulary of ", options.plan.model.vocab_size));
+  }
+  return source;
+}
+
+// One rank's run. Rank 0 tells the outside.
+class RankRun {
+ public:
+  RankRun(const TrainOptions& options, const TrainCallbacks& callbacks,
+          const std::atomic<bool>& stop, const SampleSource& source, Communicator& world)
+      : options_(options),
+        callbacks_(callbacks),
+        stop_(stop),
+        world_(world),
+        trainer_(options.plan, world, source, ThreadsPerRank(options.plan)) {}
+
+  void Run(TrainReport& report) {
+    LoadState();
+    const int64_t first_step = trainer_.State().step;
+    RunRecorder recorder(options_.plan, first_step);
+    bool interrupted = false;
+    while (recorder.last_step() < options_.plan.training.steps && !interrupted) {
+      const StepResult result = trainer_.Step(stop_.load());
+      const StepRow row = recorder.Add(result);
+      if (is_first() && callbacks_.on_step) callbacks_.on_step(row);
+      interrupted = result.stop && result.step < options_.plan.training.steps;
+      const bool at_interval =
+          options_.save_interval > 0 && result.step % options_.save_interval == 0;
+      if (at_interval && !options_.save_dir.empty()) Save();
+    }
+    Finish();
+    const TrainReport collected =
+        recorder.Collect(trainer_.coord(), trainer_.MeasuredMemory(), world_);
+    if (!options_.trace_path.empty()) {
+      WriteTrace(trainer_.last_timeline(), trainer_.coord(), world_, options_.trace_path);
+    }
+    if (!is_first()) return;
+    report = collected;
+    report.interrupted = interrupted;
+    report.saved_checkpoint = saved_;
+  }
+
+ private:
+  bool is_first() const { return world_.rank() == 0; }
+
+  void Tell(const std::string& message) const {
+    if (is_first() && callbacks_.on_message) callbacks_.on_message(message);
+  }
+
+  void LoadState() {
+    TrainState state = trainer_.State();
+    if (!options_.resume_dir.empty()) {
+      const CheckpointInfo info = LoadCheckpoint(options_.resume_dir, options_.plan.model, state);
+      trainer_.SetProgress(info.step, info.consumed_samples);
+      Tell(base::Concat("resumed from ", options_.resume_dir, " at step ", info.step));
+      saved_step_ = info.step;
+    } else if (!options_.init_checkpoint_dir.empty()) {
+      state.m = nullptr;  // weights alone
+      state.v = nullptr;
+      LoadCheckpoint(options_.init_checkpoint_dir, options_.plan.model, state);
+    } else if (!options_.init_hf_dir.empty()) {
+      LoadHuggingFaceWeights(options_.init_hf_dir, options_.plan.model, state);
+    }
+  }
+
+  void Save() {
+    const TrainState state = trainer_.State();
+    if (state.step == saved_step_) return;
+    const spec::TrainingSpec& training = options_.plan.training;
+    const CheckpointInfo info{
+        .model = options_.plan.model,
+        .seed = training.seed,
+        .training = base::Concat("global batch ", training.global_batch_size, ", sequence ",
+                                 training.sequence_length, ", data ", options_.data_path)};
+    saved_ = SaveCheckpoint(state, info, world_, options_.save_dir);
+    saved_step_ = state.step;
+    Tell("saved " + saved_);
+  }
+
+  void Finish() {
+    if (!options_.save_dir.empty()) Save();
+    if (options_.export_hf_dir.empty()) return;
+    ExportHuggingFaceModel(trainer_.State(), options_.plan.model, world_, options_.export_hf_dir);
+    Tell("exported " + options_.export_hf_dir);
+  }
+
+  const TrainOptions& options_;
+  const TrainCallbacks& callbacks_;
+  const std::atomic<bool>& stop_;
+  Communicator& world_;
+  RankTrainer trainer_;
+  int64_t saved_step_ = -1;
+  std::string saved_;
+};
+
+}  // namespace
+
+TrainReport RunTraining(const TrainOptions& options, const TrainCallbacks& callbacks,
+                        const std::atomic<bool>& stop) {
+  CheckExecutable(options.plan);
+  const std::unique_ptr<SampleSource> source = OpenData(options);
+  TrainReport report;
+  RunThreadRanks(
+      options.plan.num_devices, {.timeout_s = options.timeout_s},
+      [&](Communicator& world) { RankRun(options, callbacks, stop, *source, world).Run(report); });
+  return report;
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,73 @@
+// A whole training run on this host: ranks, data, checkpoints, metrics.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cost_model/spec/plan.h"
+#include "engine/data/sample_source.h"
+#include "engine/train/rank_trainer.h"
+
+namespace tessera::engine {
+
+struct TrainOptions {
+  spec::Plan plan;  // hyper-parameters already applied
+  std::string data_path;
+  DataFormat data_format = DataFormat::kAuto;
+  DataOrder data_order = DataOrder::kShuffled;
+  std::string init_hf_dir;          // weights in Hugging Face form; "" for random
+  std::string init_checkpoint_dir;  // weights of a native checkpoint, step counted from 0
+  std::string resume_dir;           // a checkpoint, or a folder of them: the newest complete one
+  std::string save_dir;
+  int64_t save_interval = 0;  // 0: at the end only
+  std::string export_hf_dir;
+  std::string trace_path;
+  double timeout_s = 600;
+};
+
+// What is printed and logged of a step.
+struct StepRow {
+  StepResult result;
+  int64_t total_steps = 0;
+  int64_t consumed_samples = 0;
+  int64_t consumed_tokens = 0;
+  double tokens_per_s = 0;
+  double model_tflops_per_device = 0;
+  double mfu = 0;
+};
+
+// One rank over the whole run.
+struct RankReport {
+  spec::RankCoord coord;
+  spec::TimeBreakdown time;  // mean over the measured steps
+  spec::StageMemory memory;
+};
+
+struct TrainReport {
+  int64_t first_step = 0;  // steps done before this run
+  int64_t last_step = 0;
+  bool interrupted = false;
+  double first_loss = 0;
+  double last_loss = 0;
+  int64_t num_measured_steps = 0;  // the first is warm-up where there are more
+  spec::StepReport measured;       // median step time, terms of the slowest rank
+  std::vector<RankReport> ranks;
+  std::string saved_checkpoint;  // the last one written, "" if none
+};
+
+// Called on one rank, from its thread, for each step and for each event worth a line.
+struct TrainCallbacks {
+  std::function<void(const StepRow&)> on_step;
+  std::function<void(const std::string&)> on_message;
+};
+
+// Runs until plan.training.steps, or until `stop` is set: the step is finished and saved first.
+// Throws InfeasibleError for a plan that cannot be executed, ConfigError for data or weights that
+// do not fit it.
+TrainReport RunTraining(const TrainOptions& options, const TrainCallbacks& callbacks,
+                        const std::atomic<bool>& stop);
+
+}  // namespace tessera::engine

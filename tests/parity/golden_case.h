@@ -1,0 +1,30 @@
+// A small model with what an independent float64 program found in ten training steps.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cost_model/spec/plan.h"
+
+namespace tessera::testing {
+
+struct GoldenStep {
+  double loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+};
+
+struct GoldenCase {
+  std::string name;
+  std::string dir;  // config.json, model.safetensors, tokens.bin
+  spec::ModelSpec model;
+  spec::TrainingSpec training;
+  std::vector<GoldenStep> steps;
+  std::map<std::string, double> final_parameter_norms;  // by Hugging Face name
+};
+
+// The cases under $TESSERA_GOLDEN_DIR, or tests/golden; mixtures of experts are left out.
+std::vector<GoldenCase> LoadGoldenCases();
+
+}  // namespace tessera::testing

@@ -1,0 +1,203 @@
+// Trainings under every layout against an independent float64 program.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+
+#include "engine/checkpoint/safetensors.h"
+#include "engine/train/train_job.h"
+#include "tests/parity/golden_case.h"
+
+namespace tessera::testing {
+namespace {
+
+// fp32 against float64: the reference program itself, run in fp32, stays within 6e-6 of its loss
+// and norm and 2e-6 of its parameter norms.
+constexpr double kStepTolerance = 2e-5;
+constexpr double kNormTolerance = 1e-5;
+
+struct Mesh {
+  int tp = 1;
+  int pp = 1;
+  int dp = 1;
+  int vpp = 1;
+};
+
+std::string NameOf(const spec::ParallelSpec& p) {
+  return "tp" + std::to_string(p.tensor_parallel_size) + " pp" +
+         std::to_string(p.pipeline_parallel_size) + " dp" + std::to_string(p.data_parallel_size) +
+         " vpp" + std::to_string(p.virtual_pipeline_size) + " mbs" +
+         std::to_string(p.micro_batch_size) + (p.sequence_parallel ? " sp" : "") + " zero" +
+         std::to_string(p.zero_stage) + " recompute " + std::string(ToString(p.recompute)) +
+         " attention " + std::string(ToString(p.attention));
+}
+
+spec::Plan PlanOf(const GoldenCase& golden, const spec::ParallelSpec& parallel) {
+  spec::Plan plan{.model = golden.model, .training = golden.training, .parallel = parallel};
+  plan.num_devices = spec::WorldSize(parallel);
+  plan.threads_per_rank = 1;
+  return plan;
+}
+
+bool Divides(const spec::Plan& plan) {
+  return spec::FindViolations(plan.model, plan.training, plan.parallel, plan.num_devices).empty();
+}
+
+void ExpectClose(double actual, double expected, double tolerance, const std::string& what) {
+  EXPECT_LE(std::abs(actual - expected), tolerance * std::abs(expected))
+      << what << ": " << actual << " instead of " << expected;
+}
+
+// Trains under `parallel` and holds every step against the case; returns false when the layout does
+// not divide the model.
+bool RunAndCompare(const GoldenCase& golden, const spec::ParallelSpec& parallel,
+                   const std::string& export_dir = "") {
+  engine::TrainOptions options{.plan = PlanOf(golden, parallel),
+                               .data_path = golden.dir + "/tokens.bin",
+                               .data_format = engine::DataFormat::kRawU16,
+                               .data_order = engine::DataOrder::kSequential,
+                               .init_hf_dir = golden.dir,
+                               .export_hf_dir = export_dir,
+                               .timeout_s = 60};
+  if (!Divides(options.plan)) return false;
+  const std::string name = golden.name + ", " + NameOf(parallel);
+  SCOPED_TRACE(name);
+  size_t num_steps = 0;
+  const engine::TrainCallbacks callbacks{.on_step = [&](const engine::StepRow& row) {
+    ASSERT_LT(num_steps, golden.steps.size());
+    const GoldenStep& expected = golden.steps[num_steps++];
+    const std::string step = " of step " + std::to_string(num_steps);
+    ExpectClose(row.result.loss, expected.loss, kStepTolerance, "loss" + step);
+    ExpectClose(row.result.grad_norm, expected.grad_norm, kStepTolerance, "gradient norm" + step);
+    ExpectClose(row.result.lr, expected.lr, 1e-9, "learning rate" + step);
+  }};
+  const std::atomic<bool> stop = false;
+  engine::RunTraining(options, callbacks, stop);
+  EXPECT_EQ(num_steps, golden.steps.size());
+  return true;
+}
+
+// All variants of a mesh for one case. Returns how many ran.
+int RunVariants(const GoldenCase& golden, const Mesh& mesh) {
+  int num_runs = 0;
+  for (const bool sequence_parallel : {false, true}) {
+    if (sequence_parallel && mesh.tp == 1) continue;
+    for (const int zero_stage : {0, 1}) {
+      for (const int64_t micro_batch_size : {1, 2}) {
+        for (const auto recompute :
+             {spec::Recompute::kNone, spec::Recompute::kSelective, spec::Recompute::kFull}) {
+          const spec::ParallelSpec parallel{
+              .tensor_parallel_size = mesh.tp,
+              .pipeline_parallel_size = mesh.pp,
+              .data_parallel_size = mesh.dp,
+              .virtual_pipeline_size = mesh.vpp,
+              .micro_batch_size = micro_batch_size,
+              .sequence_parallel = sequence_parallel,
+              .recompute = recompute,
+              .zero_stage = zero_stage,
+              .schedule = mesh.vpp > 1 ? spec::ScheduleKind::kInterleaved
+                                       : spec::ScheduleKind::kOneForwardOneBackward,
+              // Both kinds of attention take part without doubling the runs.
+              .attention =
+                  zero_stage == 0 ? spec::AttentionKind::kUnfused : spec::AttentionKind::kFlash};
+          num_runs += RunAndCompare(golden, parallel) ? 1 : 0;
+        }
+      }
+    }
+  }
+  return num_runs;
+}
+
+class GoldenTrainingTest : public ::testing::TestWithParam<GoldenCase> {};
+
+TEST_P(GoldenTrainingTest, OneRankTrainsAsTheReference) {
+  EXPECT_EQ(RunVariants(GetParam(), {}), 12);
+}
+
+TEST_P(GoldenTrainingTest, TensorParallelRanksTrainAsTheReference) {
+  EXPECT_EQ(RunVariants(GetParam(), {.tp = 2}), 24);
+  EXPECT_EQ(RunVariants(GetParam(), {.tp = 4}), 24);
+}
+
+TEST_P(GoldenTrainingTest, PipelineStagesTrainAsTheReference) {
+  EXPECT_GT(RunVariants(GetParam(), {.pp = 2}), 0);
+  RunVariants(GetParam(), {.pp = 4});  // more stages than one case has layers
+  RunVariants(GetParam(), {.pp = 2, .vpp = 2});
+}
+
+TEST_P(GoldenTrainingTest, DataParallelRanksTrainAsTheReference) {
+  EXPECT_GT(RunVariants(GetParam(), {.dp = 2}), 0);
+  EXPECT_GT(RunVariants(GetParam(), {.dp = 4}), 0);
+}
+
+TEST_P(GoldenTrainingTest, CombinedAxesTrainAsTheReference) {
+  EXPECT_GT(RunVariants(GetParam(), {.tp = 2, .pp = 2}), 0);
+  EXPECT_GT(RunVariants(GetParam(), {.tp = 2, .dp = 2}), 0);
+  EXPECT_GT(RunVariants(GetParam(), {.pp = 2, .dp = 2}), 0);
+  EXPECT_GT(RunVariants(GetParam(), {.tp = 2, .pp = 2, .dp = 2}), 0);
+  RunVariants(GetParam(), {.tp = 2, .pp = 2, .vpp = 2});
+}
+
+TEST_P(GoldenTrainingTest, GPipeTrainsAsTheReference) {
+  spec::ParallelSpec parallel{.pipeline_parallel_size = 2, .schedule = spec::ScheduleKind::kGPipe};
+  EXPECT_TRUE(RunAndCompare(GetParam(), parallel));
+}
+
+TEST_P(GoldenTrainingTest, UnevenStagesTrainAsTheReference) {
+  spec::ParallelSpec parallel{.tensor_parallel_size = 2, .pipeline_parallel_size = 2};
+  parallel.layers_per_virtual_stage = {1, GetParam().model.num_layers - 1};
+  EXPECT_TRUE(RunAndCompare(GetParam(), parallel));
+}
+
+double NormOf(const engine::TensorView& view) {
+  int64_t elements = 1;
+  for (const int64_t dim : view.tensor->shape) elements *= dim;
+  std::vector<float> values(static_cast<size_t>(elements));
+  engine::ReadFloats(view, 0, elements, values.data());
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
+// A key bias without rotary positions shifts all scores of a query alike: its gradient is zero but
+// for rounding, and so is what training makes of it.
+bool HoldsKeyBiasOfNoEffect(const GoldenCase& golden, const std::string& name) {
+  return golden.model.position != spec::PositionKind::kRope &&
+         name.find("c_attn.bias") != std::string::npos;
+}
+
+TEST_P(GoldenTrainingTest, ExportedParametersHaveTheReferenceNorms) {
+  const GoldenCase& golden = GetParam();
+  const std::string dir =
+      (std::filesystem::temp_directory_path() / ("tessera_golden_" + golden.name)).string();
+  for (const spec::ParallelSpec& parallel :
+       {spec::ParallelSpec{},
+        spec::ParallelSpec{.tensor_parallel_size = 2,
+        .pipeline_parallel_size = 2,
+        .data_parallel_size = 2,
+        .sequence_parallel = true},
+        spec::ParallelSpec{.tensor_parallel_size = 4, .zero_stage = 0}}) {
+    std::filesystem::remove_all(dir);
+    ASSERT_TRUE(RunAndCompare(golden, parallel, dir));
+    const engine::SafetensorsSet exported(dir);
+    EXPECT_EQ(exported.tensors().size(), golden.final_parameter_norms.size());
+    for (const auto& [name, expected] : golden.final_parameter_norms) {
+      const engine::TensorView* view = exported.Find(name);
+      ASSERT_NE(view, nullptr) << name;
+      const double tolerance = HoldsKeyBiasOfNoEffect(golden, name) ? 1e-3 : kNormTolerance;
+      ExpectClose(NormOf(*view), expected, tolerance, NameOf(parallel) + ": norm of " + name);
+    }
+  }
+  std::filesystem::remove_all(dir);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenTrainingTest, ::testing::ValuesIn(LoadGoldenCases()),
+                         [](const auto& test) {
+                           std::string name = test.param.name;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace tessera::testing
