@@ -26,13 +26,13 @@ mkdir -p "$out"
 
 say "Make a text, and tokens from its bytes"
 run python3 scripts/make_corpus.py --out "$out/corpus.txt"
-run $tessera data build "$out/corpus.txt" --append-eod --out "$out/corpus"
+run $tessera data build "$out/corpus.txt" --out "$out/corpus"
 
 say "Measure this machine"
 run $tessera profile --out "$out/machine.json"
 
 say "Plan: tensor and pipeline parallel over four ranks"
-run $tessera plan --model nano-gpt --cluster "$out/machine.json" --devices 4 --tp 2 --pp 2 \
+run $tessera plan --model tiny-llama-bytes --cluster "$out/machine.json" --devices 4 --tp 2 --pp 2 \
   --global-batch-size 16 --seq-length 128 --out "$out/plan.json"
 
 say "Train $steps steps under the plan"
