@@ -16,8 +16,8 @@ void SwiGluGradRow(const float* dy, const float* gate, const float* up, float* d
   for (int64_t j = 0; j < n; ++j) {
     const float g = gate[j];
     const float u = up[j];
-    const float sigmoid = Sigmoid(g);
-    dgate[j] = dy[j] * u * sigmoid * (1.0F + g * (1.0F - sigmoid));
+    const auto [sigmoid, complement] = SigmoidPair(g);
+    dgate[j] = dy[j] * u * sigmoid * (1.0F + g * complement);
     dup[j] = dy[j] * g * sigmoid;
   }
 }

@@ -46,11 +46,24 @@ inline constexpr float kGeluCubic = 0.044715F;
 
 inline float Gelu(float x) { return x * Sigmoid(kGeluTwiceScale * (x + kGeluCubic * x * x * x)); }
 
+// sigmoid(x) and 1 - sigmoid(x), the latter without cancellation.
+struct SigmoidAndComplement {
+  float sigmoid, complement;
+};
+
+inline SigmoidAndComplement SigmoidPair(float x) {
+  // Below this e^-x nears infinity, and infinity times a sigmoid of 0 is no number.
+  constexpr float kSmallest = -80.0F;
+  const float power = Exp(x < kSmallest ? -kSmallest : -x);
+  const float sigmoid = 1.0F / (1.0F + power);
+  return {sigmoid, power * sigmoid};
+}
+
 // Derivative of Gelu.
 inline float GeluGrad(float x) {
-  const float sigmoid = Sigmoid(kGeluTwiceScale * (x + kGeluCubic * x * x * x));
+  const auto [sigmoid, complement] = SigmoidPair(kGeluTwiceScale * (x + kGeluCubic * x * x * x));
   const float slope = kGeluTwiceScale * (1.0F + 3.0F * kGeluCubic * x * x);
-  return sigmoid + x * sigmoid * (1.0F - sigmoid) * slope;
+  return sigmoid + x * sigmoid * complement * slope;
 }
 
 }  // namespace tessera::kernels
