@@ -1,39 +1,52 @@
 #include "engine/pipeline/schedule_executor.h"
 
-#include "engine/pipeline/stopwatch.h"
+#include "cost_model/base/check.h"
 
 namespace tessera::engine {
 namespace {
 
-// End of the exchange that starts at `first`.
-size_t ExchangeEnd(const std::vector<spec::Action>& actions, size_t first) {
+double SecondsSince(PipelineClock::time_point origin) {
+  return std::chrono::duration<double>(PipelineClock::now() - origin).count();
+}
+
+// The actions from `first` on that run in one call: an exchange, or a single pass.
+std::span<const spec::Action> OneCall(std::span<const spec::Action> actions, size_t first) {
   size_t end = first + 1;
-  while (actions[first].exchange >= 0 && end < actions.size() &&
-         actions[end].exchange == actions[first].exchange) {
-    ++end;
+  if (spec::IsTransfer(actions[first].kind)) {
+    TESSERA_CHECK(actions[first].exchange >= 0, spec::ToString(actions[first]),
+                  " belongs to no exchange");
+    while (end < actions.size() && actions[end].exchange == actions[first].exchange) ++end;
   }
-  return end;
+  return actions.subspan(first, end - first);
+}
+
+void Run(std::span<const spec::Action> call, StageRunner& runner) {
+  switch (call.front().kind) {
+    case spec::ActionKind::kForward:
+      runner.Forward(call.front());
+      return;
+    case spec::ActionKind::kBackward:
+      runner.Backward(call.front());
+      return;
+    default:
+      runner.Exchange(call);
+      return;
+  }
 }
 
 }  // namespace
 
 std::vector<spec::TimedAction> ExecuteSchedule(const std::vector<spec::Action>& actions,
-                                               StageRunner& runner) {
-  const Stopwatch watch;
+                                               StageRunner& runner,
+                                               PipelineClock::time_point origin) {
   std::vector<spec::TimedAction> timeline;
   timeline.reserve(actions.size());
-  for (size_t i = 0; i < actions.size();) {
-    size_t end = i + 1;
-    const double start_s = watch.seconds();
-    switch (actions[i].kind) {
-      case spec::ActionKind::kForward: runner.Forward(actions[i]); break;
-      case spec::ActionKind::kBackward: runner.Backward(actions[i]); break;
-      default:
-        end = ExchangeEnd(actions, i);
-        runner.Exchange(std::span(actions).subspan(i, end - i));
-    }
-    const double end_s = watch.seconds();
-    for (; i < end; ++i) timeline.push_back({actions[i], start_s, end_s});
+  while (timeline.size() < actions.size()) {
+    const std::span<const spec::Action> call = OneCall(actions, timeline.size());
+    const double start_s = SecondsSince(origin);
+    Run(call, runner);
+    const double end_s = SecondsSince(origin);
+    for (const spec::Action& action : call) timeline.push_back({action, start_s, end_s});
   }
   return timeline;
 }

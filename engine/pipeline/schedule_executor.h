@@ -1,26 +1,36 @@
-// Runs one stage's part of a schedule, in order. Knows nothing about which schedule it is.
+// Runs one stage's part of a pipeline schedule, whichever schedule it is.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <vector>
 
+#include "cost_model/spec/pipeline_schedule.h"
 #include "cost_model/spec/timeline.h"
 
 namespace tessera::engine {
 
-// What a stage must be able to do.
+// What a pipeline stage must be able to do. Any call may throw; the schedule then ends there.
 class StageRunner {
  public:
   virtual ~StageRunner() = default;
+
+  // One micro-batch through one virtual stage of this rank.
   virtual void Forward(const spec::Action& action) = 0;
   virtual void Backward(const spec::Action& action) = 0;
-  // Sends and receives that are posted together and completed together.
+
+  // One or several sends and receives: posts all, returns when all are complete. A send may
+  // complete before its receive as long as the tensor sent stays untouched until then. The peer of
+  // a transfer is the stage of spec::CounterpartOf(transfer).
   virtual void Exchange(std::span<const spec::Action> transfers) = 0;
 };
 
-// Executes the actions and returns when each began and ended, in seconds since the call. Transfers
-// of one exchange share their times.
-std::vector<spec::TimedAction> ExecuteSchedule(const std::vector<spec::Action>& actions,
-                                               StageRunner& runner);
+using PipelineClock = std::chrono::steady_clock;
+
+// Calls `runner` for every action in order, once for each exchange. Returns when each action ran,
+// in seconds since `origin`; the transfers of one exchange share its time.
+std::vector<spec::TimedAction> ExecuteSchedule(
+    const std::vector<spec::Action>& actions, StageRunner& runner,
+    PipelineClock::time_point origin = PipelineClock::now());
 
 }  // namespace tessera::engine
