@@ -118,7 +118,6 @@ SearchResult Search(const Request& request, cost_model::JobCosts& costs) {
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
     return a.report.step_time_s < b.report.step_time_s;
   });
-  if (static_cast<int>(rows.size()) > request.num_rows) rows.resize(request.num_rows);
 
   SearchResult result = sieve.TakeResult();
   result.rows = std::move(rows);

@@ -22,7 +22,7 @@ struct Rejection {
 };
 
 struct SearchResult {
-  std::vector<RankedLayout> rows;  // fastest first, at most request.num_rows
+  std::vector<RankedLayout> rows;  // fastest first: all that were priced exactly
   int64_t num_layouts = 0;
   int64_t num_feasible = 0;
   std::vector<Rejection> rejections;  // most frequent first

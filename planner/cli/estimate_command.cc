@@ -1,0 +1,92 @@
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cost_model/base/error.h"
+#include "planner/answer_text.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/job_options.h"
+#include "planner/cli/output_options.h"
+#include "planner/result_json.h"
+#include "planner/search_space.h"
+#include "planner/text_format.h"
+
+namespace tessera::planner {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
+      --global-batch-size 1536 --sequence-parallel true
+  tessera estimate --model llama3-8b --cluster dgx-h100 --tp 4 --dp 2 --recompute full --format json
+)";
+
+struct EstimateOptions {
+  JobOptions job;
+  OutputOptions output;
+};
+
+void PrintText(const Request& request, const RankedLayout& layout,
+               const std::vector<spec::Violation>& violations,
+               const std::vector<std::string>& notes, const std::vector<Repair>& repairs) {
+  std::cout << RequestText(request) << "\n";
+  for (const std::string& note : notes) std::cout << WrapText(note, "note: ");
+  std::cout << "Layout: " << LayoutText(layout.parallel) << "\n\n";
+  if (layout.report.step_time_s > 0) std::cout << BreakdownText(layout, request) << "\n";
+  if (violations.empty()) {
+    const double free_bytes = static_cast<double>(request.job.cluster.device.memory_bytes) -
+                              static_cast<double>(layout.report.peak_bytes);
+    std::cout << "Fits: the fullest stage takes "
+              << FormatBytes(static_cast<double>(layout.report.peak_bytes)) << " of "
+              << FormatBytes(static_cast<double>(request.job.cluster.device.memory_bytes)) << ", "
+              << FormatBytes(free_bytes) << " are free.\n";
+    return;
+  }
+  std::cout << "Infeasible:\n";
+  for (const spec::Violation& violation : violations) {
+    std::cout << WrapText(base::Concat(violation.constraint, ": ", violation.message, "."), "  - ");
+  }
+  std::cout << RepairsText(repairs);
+}
+
+int RunEstimate(const EstimateOptions& options) {
+  std::vector<std::string> notes;
+  Request request = MakeRequest(options.job, notes);
+  const RankedLayout plain{.parallel = PlainLayout(request), .report = {}};
+  cost_model::JobCosts costs(request.job);
+  cost_model::StepPrice price = PriceLayout(request, plain.parallel, costs);
+  const RankedLayout layout{plain.parallel, std::move(price.report)};
+  std::vector<Repair> repairs;
+  if (!price.violations.empty()) {
+    PinLayout(layout.parallel, request);
+    repairs = FindRepairs(request);
+  }
+
+  if (!options.output.quiet) {
+    if (options.output.is_json()) {
+      nlohmann::ordered_json document = RequestToJson(request);
+      document.update(LayoutToJson(layout.parallel, layout.report, price.violations));
+      if (!price.violations.empty()) document["repairs"] = RepairsToJson(repairs);
+      std::cout << document.dump(2) << "\n";
+    } else {
+      PrintText(request, layout, price.violations, notes, repairs);
+    }
+  }
+  if (!price.violations.empty()) return base::kExitInfeasible;
+  if (!options.output.plan_path.empty()) {
+    WriteChosenPlan(request, layout, options.output.plan_path);
+  }
+  return base::kExitDone;
+}
+
+}  // namespace
+
+void AddEstimateCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("estimate", "Price one given layout");
+  const auto options = std::make_shared<EstimateOptions>();
+  AddJobOptions(*command, options->job);
+  AddOutputOptions(*command, options->output);
+  command->footer(kExamples);
+  command->callback([options, &exit_code] { exit_code = RunEstimate(*options); });
+}
+
+}  // namespace tessera::planner

@@ -1,0 +1,125 @@
+#include "planner/cli/job_options.h"
+
+namespace tessera::planner {
+namespace {
+
+template <typename T>
+CLI::Option* AddOptional(CLI::App& command, const std::string& names, std::optional<T>& value,
+                         const std::string& description) {
+  return command.add_option(names, value, description);
+}
+
+void AddModelAndMachine(CLI::App& command, JobOptions& options) {
+  command
+      .add_option(
+          "--model", options.model,
+          "Preset name, or a file: ours, Hugging Face config.json, Megatron-LM JSON or YAML")
+      ->required();
+  command.add_option("--cluster", options.cluster, "Preset name or file")->required();
+  AddOptional(command, "--devices,--gpus", options.num_devices,
+              "Devices to use (default: one node of the cluster)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--hyperparameters", options.hyperparameters,
+                     "Training keys (learning rate, steps, ...): preset name or JSON file");
+}
+
+void AddAxes(CLI::App& command, JobOptions& options) {
+  const auto add_size = [&](const std::string& names, std::optional<int>& value,
+                            const std::string& description) {
+    AddOptional(command, names, value, description)->check(CLI::PositiveNumber)->group("Layout");
+  };
+  add_size("--tp,--tensor-model-parallel-size", options.tensor_parallel_size,
+           "Tensor-parallel size");
+  add_size("--pp,--pipeline-model-parallel-size", options.pipeline_parallel_size,
+           "Pipeline-parallel size");
+  add_size("--dp,--data-parallel-size", options.data_parallel_size, "Data-parallel size");
+  add_size("--cp,--context-parallel-size", options.context_parallel_size,
+           "Context-parallel size (default 1)");
+  add_size("--ep,--expert-model-parallel-size", options.expert_parallel_size,
+           "Expert-parallel size (default 1)");
+  add_size("--vpp,--virtual-pipeline-model-parallel-size,--num-virtual-stages-per-pipeline-rank",
+           options.virtual_pipeline_size,
+           "Chunks of layers a pipeline stage (interleaved schedule)");
+  AddOptional(command, "--micro-batch-size", options.micro_batch_size, "Samples of one pass")
+      ->check(CLI::PositiveNumber)
+      ->group("Layout");
+}
+
+void AddChoices(CLI::App& command, JobOptions& options) {
+  AddOptional(command, "--sequence-parallel", options.sequence_parallel,
+              "true|false: split tokens over tensor ranks between the products")
+      ->expected(0, 1)
+      ->default_str("true")
+      ->group("Layout");
+  AddOptional(command, "--recompute,--recompute-granularity", options.recompute,
+              "Activations computed again: none|selective|full")
+      ->check(CLI::IsMember({"none", "selective", "full"}))
+      ->group("Layout");
+  AddOptional(command, "--zero-stage", options.zero_stage,
+              "0|1|2|3; 1 shards optimizer state over data ranks")
+      ->check(CLI::Range(0, 3))
+      ->group("Layout");
+  command
+      .add_flag_callback(
+          "--use-distributed-optimizer", [&options] { options.zero_stage = 1; },
+          "The same as --zero-stage 1")
+      ->group("Layout");
+  AddOptional(command, "--schedule", options.schedule, "gpipe|1f1b|interleaved")
+      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved"}))
+      ->group("Layout");
+  command
+      .add_option("--layers-per-virtual-stage", options.layers_per_virtual_stage,
+                  "Layers of each virtual stage, comma-separated (default: even)")
+      ->delimiter(',')
+      ->group("Layout");
+  AddOptional(command, "--rank-order", options.rank_order,
+              "Order of the axes over ranks, fastest first (default tp-cp-ep-dp-pp)")
+      ->group("Layout");
+}
+
+void AddTraining(CLI::App& command, JobOptions& options) {
+  AddOptional(command, "--global-batch-size", options.global_batch_size,
+              "Samples of one optimizer step")
+      ->check(CLI::PositiveNumber)
+      ->group("Training");
+  AddOptional(command, "--seq-length", options.sequence_length,
+              "Tokens of one sample (default: the model's)")
+      ->check(CLI::PositiveNumber)
+      ->group("Training");
+  AddOptional(command, "--precision", options.precision,
+              "fp32|bf16|fp16|fp8 (default: the first of bf16, fp16, fp32 that the device has)")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8"}))
+      ->group("Training");
+  command
+      .add_flag_callback(
+          "--bf16", [&options] { options.precision = "bf16"; }, "The same as --precision bf16")
+      ->group("Training");
+  command
+      .add_flag_callback(
+          "--fp16", [&options] { options.precision = "fp16"; }, "The same as --precision fp16")
+      ->group("Training");
+  AddOptional(command, "--attention", options.attention, "unfused|flash (default flash)")
+      ->check(CLI::IsMember({"unfused", "flash"}))
+      ->group("Training");
+  AddOptional(command, "--steps,--train-iters", options.steps, "Optimizer steps of the run")
+      ->check(CLI::PositiveNumber)
+      ->group("Training");
+  AddOptional(command, "--seed", options.seed, "Seed of weights and data order")->group("Training");
+  command
+      .add_option(
+          "--flops-convention", options.flops_convention,
+          "Model FLOPs count causal attention in full (as the papers) or halved: full|causal")
+      ->check(CLI::IsMember({"full", "causal"}))
+      ->group("Training");
+}
+
+}  // namespace
+
+void AddJobOptions(CLI::App& command, JobOptions& options) {
+  AddModelAndMachine(command, options);
+  AddAxes(command, options);
+  AddChoices(command, options);
+  AddTraining(command, options);
+}
+
+}  // namespace tessera::planner

@@ -1,0 +1,125 @@
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cost_model/base/error.h"
+#include "planner/answer_text.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/job_options.h"
+#include "planner/cli/output_options.h"
+#include "planner/explanation.h"
+#include "planner/result_json.h"
+#include "planner/text_format.h"
+
+namespace tessera::planner {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  tessera plan --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --global-batch-size 1536
+  tessera plan --model llama3-8b --cluster dgx-h100 --devices 64 --tp 4 --out plan.json
+  tessera plan --model config.json --cluster local-cpu --devices 4 --seq-length 256 --format json
+)";
+
+struct PlanOptions {
+  JobOptions job;
+  OutputOptions output;
+  int num_rows = 10;
+};
+
+// Everything that the command prints.
+struct Answer {
+  SearchResult search;
+  double search_s = 0;
+  std::optional<BestPractice> best_practice;
+  std::vector<std::string> explanation;
+  std::vector<Repair> repairs;
+};
+
+Answer FindAnswer(const Request& request) {
+  const auto start = std::chrono::steady_clock::now();
+  cost_model::JobCosts costs(request.job);
+  Answer answer;
+  answer.search = Search(request, costs);
+  answer.best_practice = PriceBestPractice(request, costs);
+  if (answer.search.rows.empty()) {
+    answer.repairs = FindRepairs(request);
+  } else {
+    answer.explanation = Explain(request, answer.search, answer.best_practice);
+  }
+  answer.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return answer;
+}
+
+nlohmann::ordered_json AnswerToJson(const Request& request, const Answer& answer,
+                                    const std::vector<std::string>& notes) {
+  nlohmann::ordered_json document = RequestToJson(request);
+  document["feasible"] = !answer.search.rows.empty();
+  document.update(SearchToJson(answer.search, request.num_rows));
+  document["search_s"] = answer.search_s;
+  if (answer.best_practice) document["best_practice"] = BestPracticeToJson(*answer.best_practice);
+  document["explanation"] = answer.explanation;
+  if (answer.search.rows.empty()) document["repairs"] = RepairsToJson(answer.repairs);
+  document["notes"] = notes;
+  return document;
+}
+
+void PrintText(const Request& request, const Answer& answer,
+               const std::vector<std::string>& notes) {
+  const SearchResult& search = answer.search;
+  std::cout << RequestText(request) << "\n";
+  for (const std::string& note : notes) std::cout << WrapText(note, "note: ");
+  std::cout << FormatPlural(search.num_layouts, "layout") << " priced in "
+            << FormatSeconds(answer.search_s) << ", " << FormatCount(search.num_feasible)
+            << " feasible.\n\n";
+  if (search.rows.empty()) {
+    std::cout << "No layout fits.\n" << RejectionsText(search) << RepairsText(answer.repairs);
+    return;
+  }
+  std::cout << RankingText(search.rows, request.num_rows) << "\n";
+  if (answer.best_practice) {
+    std::cout << BestPracticeText(*answer.best_practice, search.rows.front()) << "\n";
+  }
+  for (const std::string& sentence : answer.explanation) std::cout << WrapText(sentence, "  - ");
+  if (!search.rejections.empty()) std::cout << "\n" << RejectionsText(search);
+}
+
+int RunPlan(const PlanOptions& options) {
+  std::vector<std::string> notes;
+  Request request = MakeRequest(options.job, notes);
+  request.num_rows = options.num_rows;
+  const Answer answer = FindAnswer(request);
+  if (!options.output.quiet) {
+    if (options.output.is_json()) {
+      std::cout << AnswerToJson(request, answer, notes).dump(2) << "\n";
+    } else {
+      PrintText(request, answer, notes);
+    }
+  }
+  if (answer.search.rows.empty()) return base::kExitInfeasible;
+  if (!options.output.plan_path.empty()) {
+    WriteChosenPlan(request, answer.search.rows.front(), options.output.plan_path);
+    if (!options.output.quiet && !options.output.is_json()) {
+      std::cout << "\nPlan written to " << options.output.plan_path
+                << "; run it with: tessera train --plan " << options.output.plan_path
+                << " --data FILE\n";
+    }
+  }
+  return base::kExitDone;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Search the layouts of a model on a cluster, rank and explain");
+  const auto options = std::make_shared<PlanOptions>();
+  AddJobOptions(*command, options->job);
+  command->add_option("--top", options->num_rows, "Rows of the ranking (default 10)")
+      ->check(CLI::PositiveNumber);
+  AddOutputOptions(*command, options->output);
+  command->footer(kExamples);
+  command->callback([options, &exit_code] { exit_code = RunPlan(*options); });
+}
+
+}  // namespace tessera::planner

@@ -1,0 +1,155 @@
+#include "planner/explanation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost_model/base/check.h"
+#include "planner/layout_text.h"
+#include "planner/text_format.h"
+
+namespace tessera::planner {
+namespace {
+
+using base::Concat;
+
+bool IsSameMesh(const spec::ParallelSpec& a, const spec::ParallelSpec& b) {
+  return a.tensor_parallel_size == b.tensor_parallel_size &&
+         a.pipeline_parallel_size == b.pipeline_parallel_size &&
+         a.data_parallel_size == b.data_parallel_size;
+}
+
+// "+3.2 %" of `other` over `chosen`.
+std::string LeadText(const RankedLayout& chosen, const RankedLayout& other) {
+  const double ratio = other.report.step_time_s / chosen.report.step_time_s - 1;
+  return (ratio >= 0 ? "+" : "") + FormatPercent(ratio);
+}
+
+bool IsTie(const RankedLayout& chosen, const RankedLayout& other) {
+  return other.report.step_time_s <= chosen.report.step_time_s * (1 + kTieShare);
+}
+
+std::string ChoiceText(const RankedLayout& chosen) {
+  return Concat("Choice: ", LayoutText(chosen.parallel), ": ",
+                FormatSeconds(chosen.report.step_time_s), " a step, ",
+                FormatCount(static_cast<int64_t>(chosen.report.tokens_per_s)), " tokens/s, ",
+                FormatPercent(chosen.report.mfu), " MFU.");
+}
+
+std::string RunnerUpText(const std::vector<RankedLayout>& rows) {
+  const RankedLayout& chosen = rows.front();
+  const auto other = std::find_if(rows.begin() + 1, rows.end(), [&](const RankedLayout& row) {
+    return !IsSameMesh(row.parallel, chosen.parallel);
+  });
+  if (other != rows.end()) {
+    return Concat("Why this mesh: the best other one, ", LayoutText(other->parallel), ", takes ",
+                  FormatSeconds(other->report.step_time_s), " (", LeadText(chosen, *other),
+                  "); the choice has ", DifferenceText(chosen.report.time, other->report.time),
+                  ".");
+  }
+  if (rows.size() == 1) return "Why this one: no other layout is feasible.";
+  return Concat("Why this one: the next, ", LayoutText(rows[1].parallel), ", takes ",
+                FormatSeconds(rows[1].report.step_time_s), " (", LeadText(chosen, rows[1]),
+                "); the choice has ", DifferenceText(chosen.report.time, rows[1].report.time), ".");
+}
+
+std::string LimitText(const spec::StepReport& report) {
+  std::vector<TimeTerm> terms = TermsOf(report.time);
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const TimeTerm& a, const TimeTerm& b) { return a.seconds > b.seconds; });
+  std::string text = "What limits it: ";
+  constexpr int kNumTerms = 4;
+  constexpr double kLeastShare = 0.01;
+  for (int i = 0; i < kNumTerms && terms[i].seconds > kLeastShare * report.step_time_s; ++i) {
+    text += Concat(i > 0 ? ", " : "", terms[i].name, " ",
+                   FormatPercent(terms[i].seconds / report.step_time_s));
+  }
+  return text + " of the step.";
+}
+
+std::string MemoryText(const Request& request, const RankedLayout& chosen) {
+  const spec::ClusterSpec& cluster = request.job.cluster;
+  const auto available = static_cast<double>(cluster.device.memory_bytes);
+  if (cluster.shared_compute_units > 0) {
+    double sum = 0;
+    for (const spec::StageMemory& stage : chosen.report.stages) {
+      sum += static_cast<double>(stage.Total()) * request.job.num_devices /
+             chosen.parallel.pipeline_parallel_size;
+    }
+    return Concat("Memory: all ranks together take ", FormatBytes(sum), " of ",
+                  FormatBytes(available), ", ", FormatBytes(available - sum), " are free.");
+  }
+  const auto peak = static_cast<double>(chosen.report.peak_bytes);
+  const auto fullest =
+      std::max_element(chosen.report.stages.begin(), chosen.report.stages.end(),
+                       [](const auto& a, const auto& b) { return a.Total() < b.Total(); });
+  return Concat("Memory: the fullest stage (", fullest - chosen.report.stages.begin(), ") takes ",
+                FormatBytes(peak), " of ", FormatBytes(available), ", ",
+                FormatBytes(available - peak), " are free.");
+}
+
+std::string BestPracticeSentence(const Request& request, const RankedLayout& chosen,
+                                 const BestPractice& practice) {
+  const std::string start = Concat("The best-practice table says ", practice.rule, " for ",
+                                   FormatPlural(request.job.num_devices, "device"), ": ");
+  if (!practice.layout) {
+    return Concat(start, "we disagree, no layout of that kind is feasible (",
+                  practice.violations.empty() ? "none exists" : practice.violations[0].message,
+                  ").");
+  }
+  const RankedLayout& table = *practice.layout;
+  const bool is_same = chosen.parallel.tensor_parallel_size == practice.tensor_parallel_size &&
+                       chosen.parallel.pipeline_parallel_size == practice.pipeline_parallel_size;
+  if (is_same) return start + "we agree.";
+  const std::string prices =
+      Concat("its best layout takes ", FormatSeconds(table.report.step_time_s), " against ",
+             FormatSeconds(chosen.report.step_time_s), " (", LeadText(chosen, table), ")");
+  if (IsTie(chosen, table)) return Concat(start, "a tie, ", prices, ".");
+  return Concat(start, "we disagree, ", prices, ": the choice has ",
+                DifferenceText(chosen.report.time, table.report.time), ".");
+}
+
+std::string TieText(const std::vector<RankedLayout>& rows) {
+  size_t num_ties = 0;
+  while (num_ties + 1 < rows.size() && IsTie(rows[0], rows[num_ties + 1])) ++num_ties;
+  if (num_ties == 0) return "";
+  return Concat("Ties: the next ", FormatPlural(static_cast<int64_t>(num_ties), "row"),
+                num_ties == 1 ? " is" : " are", " within ", FormatPercent(kTieShare),
+                " of the choice, closer than an estimate can tell.");
+}
+
+}  // namespace
+
+std::string DifferenceText(const spec::TimeBreakdown& chosen, const spec::TimeBreakdown& other) {
+  std::vector<TimeTerm> terms = TermsOf(chosen);
+  const std::vector<TimeTerm> others = TermsOf(other);
+  for (size_t i = 0; i < terms.size(); ++i) terms[i].seconds -= others[i].seconds;
+  std::stable_sort(terms.begin(), terms.end(), [](const TimeTerm& a, const TimeTerm& b) {
+    return std::abs(a.seconds) > std::abs(b.seconds);
+  });
+  constexpr size_t kNumTerms = 3;
+  constexpr double kLeastShare = 0.1;  // of the largest difference
+  std::string text;
+  for (size_t i = 0; i < kNumTerms && terms[i].seconds != 0 &&
+                     std::abs(terms[i].seconds) >= kLeastShare * std::abs(terms[0].seconds);
+       ++i) {
+    text += Concat(i > 0 ? ", " : "", FormatSeconds(std::abs(terms[i].seconds)),
+                   terms[i].seconds < 0 ? " less " : " more ", terms[i].name);
+  }
+  return text.empty() ? "the same time everywhere" : text;
+}
+
+std::vector<std::string> Explain(const Request& request, const SearchResult& search,
+                                 const std::optional<BestPractice>& best_practice) {
+  TESSERA_CHECK(!search.rows.empty(), "nothing to explain");
+  const RankedLayout& chosen = search.rows.front();
+  std::vector<std::string> sentences = {ChoiceText(chosen), RunnerUpText(search.rows),
+                                        LimitText(chosen.report), MemoryText(request, chosen)};
+  if (best_practice) {
+    sentences.push_back(BestPracticeSentence(request, chosen, *best_practice));
+  }
+  const std::string ties = TieText(search.rows);
+  if (!ties.empty()) sentences.push_back(ties);
+  return sentences;
+}
+
+}  // namespace tessera::planner

@@ -1,0 +1,25 @@
+// Why the first layout is first, in plain sentences.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/best_practice.h"
+#include "planner/search.h"
+
+namespace tessera::planner {
+
+// Estimates closer than this are a tie: the model does not know better.
+inline constexpr double kTieShare = 0.01;
+
+// Where `chosen` gains and loses against `other`, the largest parts first: "0.42 s less
+// tensor-parallel communication, 0.10 s more pipeline bubble".
+std::string DifferenceText(const spec::TimeBreakdown& chosen, const spec::TimeBreakdown& other);
+
+// The choice, its lead over the best other mesh, what limits it, its memory, the best-practice
+// table, ties. REQUIRES: the search found a row.
+std::vector<std::string> Explain(const Request& request, const SearchResult& search,
+                                 const std::optional<BestPractice>& best_practice);
+
+}  // namespace tessera::planner

@@ -1,0 +1,173 @@
+#include "planner/layout_text.h"
+
+#include <algorithm>
+
+#include "cost_model/base/check.h"
+#include "cost_model/spec/device_peak.h"
+#include "cost_model/spec/parameter_list.h"
+#include "planner/text_format.h"
+
+namespace tessera::planner {
+namespace {
+
+using base::Concat;
+
+std::string RecomputeText(spec::Recompute recompute) {
+  switch (recompute) {
+    case spec::Recompute::kNone:
+      return "no recomputation";
+    case spec::Recompute::kSelective:
+      return "selective recomputation";
+    case spec::Recompute::kFull:
+      return "full recomputation";
+  }
+  return "";
+}
+
+std::string TimeTable(const spec::StepReport& report) {
+  TextTable table({"time", "seconds", "share"});
+  for (const TimeTerm& term : TermsOf(report.time)) {
+    if (term.seconds == 0) continue;
+    table.AddRow({term.name, FormatFixed(term.seconds, 4),
+                  FormatPercent(term.seconds / report.step_time_s)});
+  }
+  table.AddRow({"step", FormatFixed(report.step_time_s, 4), FormatPercent(1)});
+  return table.ToString(2);
+}
+
+std::string MemoryTable(const spec::StepReport& report) {
+  TextTable table(
+      {"stage", "weights", "gradients", "optimizer", "activations", "buffers", "total"});
+  const auto row = [](const std::string& name, const spec::StageMemory& memory) {
+    const auto text = [](int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); };
+    return std::vector<std::string>{name,
+                                    text(memory.weights_bytes),
+                                    text(memory.gradients_bytes),
+                                    text(memory.optimizer_bytes),
+                                    text(memory.activations_bytes),
+                                    text(memory.buffers_bytes),
+                                    text(memory.Total())};
+  };
+  const std::vector<spec::StageMemory>& stages = report.stages;
+  constexpr size_t kMaxRows = 16;  // longer pipelines: ends and the fullest tell enough
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const bool is_shown = stages.size() <= kMaxRows || i < 4 || i + 4 >= stages.size() ||
+                          stages[i].Total() == report.peak_bytes;
+    if (is_shown) table.AddRow(row(std::to_string(i), stages[i]));
+  }
+  return table.ToString(2);
+}
+
+std::string RatesText(const spec::StepReport& report, const Request& request) {
+  const cost_model::Job& job = request.job;
+  const double peak =
+      spec::PeakFlopsPerDevice(job.cluster, job.training.precision, job.num_devices);
+  constexpr double kTera = 1e12;
+  const bool is_causal = job.convention == spec::FlopsConvention::kCausal;
+  return Concat(
+      "  tokens/s         ", FormatCount(static_cast<int64_t>(report.tokens_per_s)), " (",
+      FormatFixed(report.tokens_per_s_per_device, 1), " per device)\n", "  MFU              ",
+      FormatPercent(report.mfu), " = ", FormatFixed(report.model_flops / kTera, 2),
+      " model TFLOPs / (", FormatFixed(report.step_time_s, 4), " s x ", job.num_devices, " x ",
+      FormatFixed(peak / kTera, 3),
+      " TFLOP/s dense peak): ", FormatFixed(report.model_tflops_per_device, 2),
+      " TFLOP/s per device\n",
+      "                   model FLOPs = 3 x forward products, no recomputation, attention ",
+      is_causal ? "halved (causal)" : "in full", "\n", "  HFU              ",
+      FormatPercent(report.hfu),
+      " with recomputation: ", FormatFixed(report.hardware_tflops_per_device, 2),
+      " TFLOP/s per device\n");
+}
+
+// The schedule's bubble against the work of the stage that has the most.
+std::string BubbleText(const RankedLayout& layout, const Request& request) {
+  const spec::ParallelSpec& parallel = layout.parallel;
+  if (parallel.pipeline_parallel_size == 1) return "";
+  const spec::TimeBreakdown& time = layout.report.time;
+  const double busy_s = time.Compute() + time.tp_comm_s;
+  return Concat("  pipeline bubble  ", FormatPercent(time.bubble_s / (busy_s + time.bubble_s)),
+                " of the pipeline's time: ", spec::ToString(parallel.schedule), ", ",
+                spec::NumMicrobatches(request.job.training, parallel), " micro-batches over ",
+                parallel.pipeline_parallel_size, " stages",
+                parallel.virtual_pipeline_size > 1
+                    ? Concat(" of ", parallel.virtual_pipeline_size, " chunks")
+                    : "",
+                "\n");
+}
+
+}  // namespace
+
+std::string MeshText(const spec::ParallelSpec& parallel) {
+  std::string text =
+      Concat("tp ", parallel.tensor_parallel_size, ", pp ", parallel.pipeline_parallel_size);
+  if (parallel.virtual_pipeline_size > 1) {
+    text += Concat(" (vpp ", parallel.virtual_pipeline_size, ")");
+  }
+  text += Concat(", dp ", parallel.data_parallel_size);
+  if (parallel.context_parallel_size > 1) text += Concat(", cp ", parallel.context_parallel_size);
+  if (parallel.expert_parallel_size > 1) text += Concat(", ep ", parallel.expert_parallel_size);
+  return text;
+}
+
+std::string LayoutText(const spec::ParallelSpec& parallel) {
+  std::string text = Concat(MeshText(parallel), ", micro-batch ", parallel.micro_batch_size);
+  if (parallel.sequence_parallel) text += ", sequence parallel";
+  text += Concat(", ", RecomputeText(parallel.recompute));
+  if (parallel.data_parallel_size > 1) text += Concat(", zero ", parallel.zero_stage);
+  if (parallel.schedule == spec::ScheduleKind::kGPipe) text += ", gpipe";
+  return text;
+}
+
+std::string RequestText(const Request& request) {
+  const cost_model::Job& job = request.job;
+  constexpr double kBillion = 1e9;
+  return Concat(job.model.name, " (",
+                FormatFixed(static_cast<double>(spec::NumParameters(job.model)) / kBillion, 2),
+                " B parameters) on ", FormatPlural(job.num_devices, "device"), " of ",
+                job.cluster.name, ", global batch ", FormatCount(job.training.global_batch_size),
+                " x ", FormatCount(job.training.sequence_length), " tokens, ",
+                spec::ToString(job.training.precision));
+}
+
+std::vector<TimeTerm> TermsOf(const spec::TimeBreakdown& time) {
+  return {{"forward compute", time.forward_s},
+          {"backward compute", time.backward_s},
+          {"recomputation", time.recompute_s},
+          {"tensor-parallel communication", time.tp_comm_s},
+          {"pipeline transfers", time.pp_comm_s},
+          {"data-parallel communication", time.dp_comm_s},
+          {"context-parallel communication", time.cp_comm_s},
+          {"expert-parallel communication", time.ep_comm_s},
+          {"pipeline bubble", time.bubble_s},
+          {"optimizer", time.optimizer_s},
+          {"gradient norm and clearing", time.other_s}};
+}
+
+std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows) {
+  TextTable table({"#", "tp", "pp", "vpp", "dp", "mbs", "sp", "recompute", "zero", "schedule",
+                   "step", "tokens/s", "MFU", "memory"});
+  const size_t num_shown = std::min(rows.size(), static_cast<size_t>(num_rows));
+  for (size_t i = 0; i < num_shown; ++i) {
+    const spec::ParallelSpec& parallel = rows[i].parallel;
+    const spec::StepReport& report = rows[i].report;
+    table.AddRow(
+        {std::to_string(i + 1), std::to_string(parallel.tensor_parallel_size),
+         std::to_string(parallel.pipeline_parallel_size),
+         std::to_string(parallel.virtual_pipeline_size),
+         std::to_string(parallel.data_parallel_size), std::to_string(parallel.micro_batch_size),
+         parallel.sequence_parallel ? "yes" : "no", std::string(spec::ToString(parallel.recompute)),
+         std::to_string(parallel.zero_stage), std::string(spec::ToString(parallel.schedule)),
+         FormatSeconds(report.step_time_s), FormatCount(static_cast<int64_t>(report.tokens_per_s)),
+         FormatPercent(report.mfu), FormatBytes(static_cast<double>(report.peak_bytes))});
+  }
+  return table.ToString(2);
+}
+
+std::string BreakdownText(const RankedLayout& layout, const Request& request) {
+  const spec::StepReport& report = layout.report;
+  return Concat("  step time        ", FormatSeconds(report.step_time_s), "\n",
+                RatesText(report, request), BubbleText(layout, request), "\n", TimeTable(report),
+                "\n", MemoryTable(report));
+}
+
+}  // namespace tessera::planner

@@ -1,0 +1,36 @@
+// Layouts and prices in words and tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/request.h"
+#include "planner/search.h"
+
+namespace tessera::planner {
+
+// "tp 8, pp 4 (vpp 3), dp 2": the mesh alone.
+std::string MeshText(const spec::ParallelSpec& parallel);
+
+// "tp 8, pp 4 (vpp 3), dp 2, micro-batch 1, sequence parallel, no recomputation, zero 1".
+std::string LayoutText(const spec::ParallelSpec& parallel);
+
+// "GPT-3 175B (175.2 B parameters) on 64 x A100, batch 64 x 2,048 tokens, bf16".
+std::string RequestText(const Request& request);
+
+// One exposed part of a step's time.
+struct TimeTerm {
+  std::string name;
+  double seconds = 0;
+};
+// All terms, in a fixed order; they sum to the step time.
+std::vector<TimeTerm> TermsOf(const spec::TimeBreakdown& time);
+
+// A ranked table of the first `num_rows`: layout, step time, tokens/s, MFU, peak memory.
+std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows);
+
+// Everything about one priced layout: step time, rates with their formula, time terms with their
+// shares, memory by stage.
+std::string BreakdownText(const RankedLayout& layout, const Request& request);
+
+}  // namespace tessera::planner

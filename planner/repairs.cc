@@ -1,0 +1,177 @@
+#include "planner/repairs.h"
+
+#include <utility>
+
+#include "cost_model/base/check.h"
+#include "cost_model/base/math.h"
+#include "planner/layout_text.h"
+
+namespace tessera::planner {
+namespace {
+
+using base::Concat;
+
+constexpr int kMaxDeviceFactor = 64;
+
+// The fastest layout of a changed request, if there is any.
+void Try(const std::string& change, const Request& changed, std::vector<Repair>& repairs) {
+  Request request = changed;
+  request.num_rows = 1;
+  cost_model::JobCosts costs(request.job);
+  SearchResult found = Search(request, costs);
+  if (found.rows.empty()) return;
+  repairs.push_back({change, request.job.num_devices, std::move(found.rows.front())});
+}
+
+void FreePipeline(PinnedAxes& pins) {
+  pins.virtual_pipeline_size.reset();
+  pins.schedule.reset();
+}
+
+// Chunks, stages and ranks of a mesh that may change: a given partition no longer holds.
+void FreeMesh(Request& request) {
+  request.pins.data_parallel_size.reset();
+  request.fixed.layers_per_virtual_stage.clear();
+}
+
+void TryMemorySavers(const Request& request, std::vector<Repair>& repairs) {
+  const PinnedAxes& pins = request.pins;
+  const auto attempt = [&](const char* change, auto edit) {
+    Request changed = request;
+    edit(changed.pins);
+    Try(change, changed, repairs);
+  };
+  if (pins.sequence_parallel == false && pins.tensor_parallel_size.value_or(2) > 1) {
+    attempt("sequence parallelism", [](PinnedAxes& axes) { axes.sequence_parallel = true; });
+  }
+  if (pins.recompute == spec::Recompute::kNone &&
+      request.fixed.attention == spec::AttentionKind::kUnfused) {
+    attempt("selective recomputation",
+            [](PinnedAxes& axes) { axes.recompute = spec::Recompute::kSelective; });
+  }
+  if (pins.recompute && pins.recompute != spec::Recompute::kFull) {
+    attempt("full recomputation",
+            [](PinnedAxes& axes) { axes.recompute = spec::Recompute::kFull; });
+  }
+  if (pins.zero_stage == 0) {
+    attempt("ZeRO stage 1", [](PinnedAxes& axes) { axes.zero_stage = 1; });
+  }
+  if (pins.zero_stage.value_or(0) > 1) {
+    attempt("ZeRO stage 1", [](PinnedAxes& axes) { axes.zero_stage = 1; });
+  }
+  if (pins.micro_batch_size) {
+    attempt("another micro-batch size", [](PinnedAxes& axes) { axes.micro_batch_size.reset(); });
+  }
+}
+
+void TryMeshes(const Request& request, std::vector<Repair>& repairs) {
+  const PinnedAxes& pins = request.pins;
+  const auto attempt = [&](const char* change, auto edit) {
+    Request changed = request;
+    FreeMesh(changed);
+    edit(changed.pins);
+    Try(change, changed, repairs);
+  };
+  if (pins.virtual_pipeline_size || pins.schedule) {
+    attempt("another schedule", FreePipeline);
+  }
+  if (pins.pipeline_parallel_size) {
+    attempt("another pipeline size", [](PinnedAxes& axes) {
+      axes.pipeline_parallel_size.reset();
+      FreePipeline(axes);
+    });
+  }
+  if (pins.tensor_parallel_size) {
+    attempt("another tensor-parallel size", [](PinnedAxes& axes) {
+      axes.tensor_parallel_size.reset();
+      axes.sequence_parallel.reset();
+    });
+  }
+  if (pins.data_parallel_size) attempt("another data-parallel size", [](PinnedAxes&) {});
+  if (request.fixed.context_parallel_size > 1 || request.fixed.expert_parallel_size > 1) {
+    Request changed = request;
+    FreeMesh(changed);
+    changed.fixed.context_parallel_size = changed.fixed.expert_parallel_size = 1;
+    Try("no context or expert parallelism", changed, repairs);
+  }
+}
+
+void TryTraining(const Request& request, std::vector<Repair>& repairs) {
+  if (request.fixed.attention == spec::AttentionKind::kUnfused) {
+    Request changed = request;
+    changed.fixed.attention = spec::AttentionKind::kFlash;
+    Try("flash attention", changed, repairs);
+  }
+  const spec::ModelSpec& model = request.job.model;
+  const int64_t sequence = request.job.training.sequence_length;
+  if (model.position == spec::PositionKind::kLearned && sequence > model.max_sequence_length) {
+    Request changed = request;
+    changed.job.training.sequence_length = model.max_sequence_length;
+    Try(Concat("sequence length ", model.max_sequence_length), changed, repairs);
+  }
+  const bool is_fp32 = request.job.training.precision == spec::Precision::kFp32;
+  if (is_fp32 && request.job.cluster.device.peak_flops_per_s.count(base::DType::kBFloat16) > 0) {
+    Request changed = request;
+    changed.job.training.precision = spec::Precision::kBf16;
+    Try("bf16", changed, repairs);
+  }
+  // The next batch that all pinned axes divide.
+  const PinnedAxes& pins = request.pins;
+  const int64_t unit =
+      pins.micro_batch_size.value_or(1) * pins.data_parallel_size.value_or(1) *
+      (pins.schedule == spec::ScheduleKind::kInterleaved ? pins.pipeline_parallel_size.value_or(1)
+                                                         : 1);
+  if (unit > 0 && request.job.training.global_batch_size % unit != 0) {
+    Request changed = request;
+    changed.job.training.global_batch_size =
+        base::RoundUp(request.job.training.global_batch_size, unit);
+    Try(Concat("global batch size ", changed.job.training.global_batch_size), changed, repairs);
+  }
+}
+
+void TryMoreDevices(const Request& request, std::vector<Repair>& repairs) {
+  const size_t num_before = repairs.size();
+  const spec::ClusterSpec& cluster = request.job.cluster;
+  if (cluster.shared_compute_units > 0) return;  // more ranks, but no more memory
+  for (int factor = 2; factor <= kMaxDeviceFactor && repairs.size() == num_before; factor *= 2) {
+    Request changed = request;
+    changed.job.num_devices *= factor;
+    if (cluster.max_devices > 0 && changed.job.num_devices > cluster.max_devices) return;
+    FreeMesh(changed);
+    changed.pins.pipeline_parallel_size.reset();
+    FreePipeline(changed.pins);
+    Try(Concat(changed.job.num_devices, " devices"), changed, repairs);
+  }
+}
+
+}  // namespace
+
+void PinLayout(const spec::ParallelSpec& parallel, Request& request) {
+  PinnedAxes& pins = request.pins;
+  pins.tensor_parallel_size = parallel.tensor_parallel_size;
+  pins.pipeline_parallel_size = parallel.pipeline_parallel_size;
+  pins.data_parallel_size = parallel.data_parallel_size;
+  pins.virtual_pipeline_size = parallel.virtual_pipeline_size;
+  pins.micro_batch_size = parallel.micro_batch_size;
+  pins.sequence_parallel = parallel.sequence_parallel;
+  pins.recompute = parallel.recompute;
+  pins.zero_stage = parallel.zero_stage;
+  pins.schedule = parallel.schedule;
+}
+
+std::vector<Repair> FindRepairs(const Request& request) {
+  std::vector<Repair> repairs;
+  TryMemorySavers(request, repairs);
+  TryMeshes(request, repairs);
+  TryTraining(request, repairs);
+  if (repairs.empty()) {
+    Request free = request;
+    free.pins = {};
+    FreeMesh(free);
+    Try("all axes set free", free, repairs);
+  }
+  TryMoreDevices(request, repairs);
+  return repairs;
+}
+
+}  // namespace tessera::planner

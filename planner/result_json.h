@@ -1,0 +1,28 @@
+// Results of the planner as JSON text.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "planner/best_practice.h"
+#include "planner/repairs.h"
+
+namespace tessera::planner {
+
+// One layout and its price: `feasible`, `violations`, `layout`, and the keys of a step report
+// (absent for a layout that breaks a rule and has no price).
+nlohmann::ordered_json LayoutToJson(const spec::ParallelSpec& parallel,
+                                    const spec::StepReport& report,
+                                    const std::vector<spec::Violation>& violations);
+
+// What was asked: model, cluster, devices, batch, precision, convention.
+nlohmann::ordered_json RequestToJson(const Request& request);
+
+// `num_layouts`, `num_feasible`, `rejections`, and the first `num_rows` as `rows`.
+nlohmann::ordered_json SearchToJson(const SearchResult& search, int num_rows);
+nlohmann::ordered_json BestPracticeToJson(const BestPractice& practice);
+nlohmann::ordered_json RepairsToJson(const std::vector<Repair>& repairs);
+nlohmann::ordered_json ViolationsToJson(const std::vector<spec::Violation>& violations);
+
+}  // namespace tessera::planner
