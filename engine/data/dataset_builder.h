@@ -12,8 +12,8 @@
 namespace tessera::engine {
 
 struct BuildOptions {
-  std::vector<TextInput> inputs;  // tokenized in this order
-  std::string output_prefix;      // of the .bin and .idx file
+  std::vector<TextInput> inputs;   // tokenized in this order
+  std::string output_prefix = {};  // of the .bin and .idx file
   bool append_end_of_document = false;
   int num_workers = 1;                     // threads; the files don't depend on it
   int64_t chunk_bytes = int64_t{4} << 20;  // that a worker takes at a time; nor on this

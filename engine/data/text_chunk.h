@@ -16,7 +16,7 @@ enum class DocumentUnit : uint8_t { kFile, kLine, kJsonRecord };
 struct TextInput {
   std::string path;
   DocumentUnit unit = DocumentUnit::kFile;
-  std::string json_key;  // of kJsonRecord: the key of the text
+  std::string json_key = {};  // of kJsonRecord: the key of the text
 };
 
 // A part of an input: whole lines, or for a document that is a file, any bytes of it.
