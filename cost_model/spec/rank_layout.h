@@ -13,7 +13,7 @@ namespace tessera::spec {
 enum class Axis : uint8_t {
   kTensor,
   kContext,
-  kExpert,
+  kExpert,  // neighbours on the data axis, wherever the order names ep
   kData,
   kPipeline,
   kGradient,   // data and context together: the ranks that hold the same parameters
@@ -41,7 +41,7 @@ class RankLayout {
   RankCoord CoordOf(int rank) const;
   int RankOf(const RankCoord& coord) const;
 
-  // Ranks of the group of `rank` along `axis`, ascending along the axis. kEmbedding and kKvReplica
+  // Ranks of the group of `rank` along `axis`, ascending. kEmbedding and kKvReplica
   // are groups of one where nothing is shared; `num_key_value_heads` shapes kKvReplica.
   std::vector<int> GroupOf(int rank, Axis axis, int num_key_value_heads = 0) const;
 
