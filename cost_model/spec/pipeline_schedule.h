@@ -33,7 +33,7 @@ constexpr bool IsTransfer(ActionKind kind) { return IsSend(kind) || IsRecv(kind)
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int virtual_stage = 0;  // the acting one, also of a receive; it sits on stage v % num_stages
-  int microbatch = 0;  // 0-based within the step
+  int microbatch = 0;     // 0-based within the step
   // Consecutive sends and receives with the same non-negative group are one exchange: posted
   // together, completed together (one NCCL group). -1 on compute actions.
   int exchange = -1;
@@ -52,10 +52,9 @@ struct PipelineSchedule {
   std::vector<std::vector<Action>> actions_by_stage;  // [num_stages]
 };
 
-// Generators. Throw base::ConfigError where the shape breaks the schedule's own rule
-// (interleaved: num_stages and num_chunks of at least 2, num_microbatches a multiple of num_stages).
-// All run the backward passes of a virtual stage in ascending micro-batch order, so gradients add
-// up in the same order whatever the schedule. None transfers anything where num_stages is 1.
+// Generators. Throw base::ConfigError where the shape breaks the schedule's own rule. All run the
+// backward passes of a virtual stage in ascending micro-batch order, so gradients add up in the
+// same order whatever the schedule. None transfers anything where num_stages is 1.
 
 // All forward passes, then all backward passes. Huang et al. 2019, arXiv:1811.06965, Fig. 2.
 PipelineSchedule MakeGPipe(int num_stages, int num_microbatches);
@@ -63,6 +62,7 @@ PipelineSchedule MakeGPipe(int num_stages, int num_microbatches);
 // num_microbatches) micro-batches in flight.
 PipelineSchedule MakeOneForwardOneBackward(int num_stages, int num_microbatches);
 // Same paper, section 2.2; micro-batches go through the chunks in groups of num_stages.
+// At least 2 stages and 2 chunks; num_microbatches is a multiple of num_stages.
 PipelineSchedule MakeInterleaved(int num_stages, int num_chunks, int num_microbatches);
 // The schedule of a layout. Throws base::ConfigError also for virtual stages without interleaving.
 PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches);
