@@ -46,6 +46,7 @@ std::string CheckpointFolderName(int64_t step) {
 }
 
 std::string NewestCheckpoint(const std::string& save_folder) {
+  if (PathExists(save_folder + "/" + kCompleteFileName)) return save_folder;
   int64_t newest_step = -1;
   std::string newest;
   for (const std::string& name : ListFolder(save_folder)) {

@@ -17,7 +17,7 @@ inline constexpr const char* kCompleteFileName = "COMPLETE";
 std::string CheckpointFolderName(int64_t step);  // "step_00000010"
 
 // Path of the complete checkpoint of the highest step in a save folder; "" when there is none.
-// Interrupted saves do not count.
+// Interrupted saves do not count. A checkpoint's own folder is itself the newest.
 std::string NewestCheckpoint(const std::string& save_folder);
 
 // A checkpoint's own folder as it is; a save folder as its newest checkpoint. Throws

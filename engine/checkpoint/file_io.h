@@ -2,58 +2,14 @@
 // errors that name the system call and the path.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/data/mapped_file.h"
+#include "engine/data/output_file.h"
+
 namespace tessera::engine {
-
-// A whole file mapped read-only. Throws base::ConfigError when there is no such regular file,
-// base::SystemError when the system refuses.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  MappedFile& operator=(MappedFile&&) = delete;
-
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
-};
-
-// A new file under a temporary name that takes its own name, synced to disk, at Commit. Destroyed
-// before that, it leaves nothing. Every failure is a base::SystemError.
-class OutputFile {
- public:
-  explicit OutputFile(const std::string& path);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void Write(std::span<const std::byte> bytes);
-  void Write(std::string_view text) { Write(std::as_bytes(std::span(text.data(), text.size()))); }
-  void Commit();
-  int64_t size_bytes() const { return size_bytes_; }
-
- private:
-  void WriteThrough(std::span<const std::byte> bytes);
-
-  std::string path_;
-  std::string temporary_path_;
-  int file_ = -1;
-  int64_t size_bytes_ = 0;
-  std::vector<std::byte> buffer_;  // gathers small writes
-};
 
 // The whole file or nothing, synced.
 void WriteWholeFile(const std::string& path, std::string_view text);
