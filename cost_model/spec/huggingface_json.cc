@@ -152,10 +152,12 @@ void ReadRope(Config& config, const FamilyDefaults& defaults, ModelSpec& model) 
 void RefuseSlidingWindow(Config& config, const std::string& model_type, int64_t max_length) {
   if (model_type == "llama") return;
   if (model_type == "qwen2" && !config.FlagOr("use_sliding_window", false)) return;
-  const int64_t window = config.SizeOr("sliding_window", max_length);
+  constexpr int64_t kMistralDefault = 4096;  // where the key is absent; null switches it off
+  const bool defaulted = model_type == "mistral" && !config.Has("sliding_window");
+  const int64_t window = defaulted ? kMistralDefault : config.SizeOr("sliding_window", max_length);
   if (window < max_length) {
     config.Fail(
-        "sliding_window", Concat(window),
+        "sliding_window", Concat(window, defaulted ? " (the default)" : ""),
         Concat("null or at least max_position_embeddings ", max_length, " (full attention)"));
   }
 }

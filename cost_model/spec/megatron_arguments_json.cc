@@ -144,6 +144,7 @@ void MegatronArguments::Finish() const {
         file_, PointerOf(argument), "an unknown key",
         nearest.empty() ? "the long name of a Megatron-LM argument" : '"' + nearest + '"');
   }
+  if (!missing_.empty()) Fail({missing_}, "nothing", "an integer of at least 1");
 }
 
 }  // namespace tessera::spec

@@ -1,0 +1,254 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "cost_model/spec/parallel_spec.h"
+
+namespace tessera::spec {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Layout {
+  ModelSpec model = {.name = "toy",
+                     .num_layers = 8,
+                     .hidden_size = 96,
+                     .num_attention_heads = 12,
+                     .num_key_value_heads = 12,
+                     .head_dim = 8,
+                     .ffn_hidden_size = 384,
+                     .vocab_size = 100,
+                     .max_sequence_length = 64};
+  TrainingSpec training = {.global_batch_size = 16, .sequence_length = 64};
+  ParallelSpec parallel;
+  int num_devices = 0;
+
+  std::vector<Violation> Find() const {
+    return FindViolations(model, training, parallel, num_devices);
+  }
+};
+
+auto Breaks(const std::string& constraint) {
+  return Contains(Field(&Violation::constraint, constraint));
+}
+
+TEST(FindViolationsTest, OneRankBreaksNothing) { EXPECT_THAT(Layout().Find(), IsEmpty()); }
+
+TEST(FindViolationsTest, AFullLayoutThatDividesBreaksNothing) {
+  Layout layout;
+  layout.parallel = {.tensor_parallel_size = 4,
+                     .pipeline_parallel_size = 2,
+                     .data_parallel_size = 2,
+                     .virtual_pipeline_size = 2,
+                     .micro_batch_size = 2,
+                     .sequence_parallel = true,
+                     .schedule = ScheduleKind::kInterleaved};
+  layout.num_devices = 16;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, HeadsMustDivideByTensorParallelSize) {
+  Layout layout;
+  layout.parallel.tensor_parallel_size = 8;
+  const std::vector<Violation> violations = layout.Find();
+  ASSERT_THAT(violations, Breaks("heads % tp"));
+  EXPECT_THAT(violations,
+              Contains(AllOf(Field(&Violation::needed, 8), Field(&Violation::available, 12),
+                             Field(&Violation::message, AllOf(HasSubstr("12"), HasSubstr("8"))))));
+}
+
+TEST(FindViolationsTest, KeyValueHeadsMayBeFewerThanTensorRanksWhenTheyDivide) {
+  Layout layout;
+  layout.model.num_key_value_heads = 2;
+  layout.parallel.tensor_parallel_size = 4;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.model.num_key_value_heads = 3;
+  EXPECT_THAT(layout.Find(), Breaks("kv heads % tp"));
+}
+
+TEST(FindViolationsTest, TheMlpWidthMustDivideByTensorParallelSize) {
+  Layout layout;
+  layout.model.ffn_hidden_size = 386;
+  layout.parallel.tensor_parallel_size = 4;
+  EXPECT_THAT(layout.Find(), Breaks("ffn % tp"));
+}
+
+TEST(FindViolationsTest, ExpertsHaveTheirOwnMlpWidth) {
+  Layout layout;
+  layout.model.ffn_hidden_size = 386;
+  layout.model.moe =
+      MoeSpec{.num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
+  layout.parallel.tensor_parallel_size = 4;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.model.moe->expert_ffn_hidden_size = 66;
+  EXPECT_THAT(layout.Find(), Breaks("ffn % tp"));
+}
+
+TEST(FindViolationsTest, SequenceParallelismCutsTheSequenceByTensorRanks) {
+  Layout layout;
+  layout.training.sequence_length = 62;
+  layout.parallel.tensor_parallel_size = 4;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.sequence_parallel = true;
+  EXPECT_THAT(layout.Find(), Breaks("sequence % tp"));
+  layout.parallel.tensor_parallel_size = 1;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, ContextParallelismCutsTheSequenceIntoTwoChunksARank) {
+  Layout layout;
+  layout.parallel.context_parallel_size = 4;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.training.sequence_length = 60;
+  EXPECT_THAT(layout.Find(), Breaks("sequence % (2 * cp)"));
+}
+
+TEST(FindViolationsTest, LearnedPositionsBoundTheSequence) {
+  Layout layout;
+  layout.training.sequence_length = 65;
+  EXPECT_THAT(layout.Find(), Breaks("sequence <= positions"));
+  layout.model.position = PositionKind::kRope;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, TheBatchMustDivideIntoMicrobatchesOfAllReplicas) {
+  Layout layout;
+  layout.parallel.data_parallel_size = 4;
+  layout.parallel.micro_batch_size = 3;
+  const std::vector<Violation> violations = layout.Find();
+  ASSERT_THAT(violations, Breaks("global batch % (micro batch * dp)"));
+  EXPECT_THAT(violations[0].message, AllOf(HasSubstr("16"), HasSubstr("12")));
+}
+
+TEST(FindViolationsTest, EachVirtualStageNeedsALayer) {
+  Layout layout;
+  layout.parallel.pipeline_parallel_size = 16;
+  EXPECT_THAT(layout.Find(), Breaks("layers >= stages"));
+}
+
+TEST(FindViolationsTest, GivenStageSizesMustCoverTheModel) {
+  Layout layout;
+  layout.parallel.pipeline_parallel_size = 3;
+  layout.parallel.layers_per_virtual_stage = {3, 3, 2};
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.layers_per_virtual_stage = {3, 3, 3};
+  EXPECT_THAT(layout.Find(), Breaks("layers per stage sum"));
+  layout.parallel.layers_per_virtual_stage = {4, 4};
+  EXPECT_THAT(layout.Find(), Breaks("layers per stage entries"));
+  layout.parallel.layers_per_virtual_stage = {9, -1, 0};
+  EXPECT_THAT(layout.Find(), Breaks("layers per stage >= 0"));
+}
+
+TEST(FindViolationsTest, ChunksAndInterleavingGoTogether) {
+  Layout layout;
+  layout.parallel.pipeline_parallel_size = 2;
+  layout.parallel.virtual_pipeline_size = 2;
+  EXPECT_THAT(layout.Find(), Breaks("vpp needs interleaved"));
+  layout.parallel.schedule = ScheduleKind::kInterleaved;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.virtual_pipeline_size = 1;
+  EXPECT_THAT(layout.Find(), Breaks("interleaved needs vpp > 1"));
+  layout.parallel.virtual_pipeline_size = 2;
+  layout.parallel.pipeline_parallel_size = 1;
+  EXPECT_THAT(layout.Find(), Breaks("vpp needs pp > 1"));
+}
+
+TEST(FindViolationsTest, InterleavingNeedsMicrobatchesInMultiplesOfStages) {
+  Layout layout;
+  layout.parallel = {.pipeline_parallel_size = 4,
+                     .virtual_pipeline_size = 2,
+                     .micro_batch_size = 8,
+                     .schedule = ScheduleKind::kInterleaved};
+  EXPECT_THAT(layout.Find(), Breaks("microbatches % pp"));
+  layout.parallel.micro_batch_size = 4;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, ExpertParallelismNeedsExpertsThatDivide) {
+  Layout layout;
+  layout.parallel.expert_parallel_size = 4;
+  layout.parallel.data_parallel_size = 4;
+  EXPECT_THAT(layout.Find(), Breaks("ep needs experts"));
+  layout.model.moe =
+      MoeSpec{.num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.model.moe->num_experts = 6;
+  EXPECT_THAT(layout.Find(), Breaks("experts % ep"));
+  layout.parallel.data_parallel_size = 2;
+  EXPECT_THAT(layout.Find(), Breaks("dp % ep"));
+}
+
+TEST(FindViolationsTest, TheWorldMustBeTheDevicesGiven) {
+  Layout layout;
+  layout.parallel.tensor_parallel_size = 4;
+  layout.num_devices = 8;
+  EXPECT_THAT(layout.Find(), Breaks("world size"));
+  layout.parallel.data_parallel_size = 2;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, DevicesThatDoNotFactorSaySo) {
+  Layout layout;
+  layout.parallel.tensor_parallel_size = 4;
+  layout.num_devices = 6;
+  const std::vector<Violation> violations = layout.Find();
+  ASSERT_THAT(violations, Breaks("devices % (tp * cp * pp)"));
+  EXPECT_THAT(violations[0].message, AllOf(HasSubstr("6 devices"), HasSubstr("4")));
+}
+
+TEST(FindViolationsTest, NonsenseSizesAreToldAloneAndDivideNothing) {
+  const std::vector<std::function<void(Layout&)>> slips = {
+      [](Layout& layout) { layout.model.num_attention_heads = 0; },
+      [](Layout& layout) { layout.model.num_key_value_heads = 0; },
+      [](Layout& layout) { layout.parallel.tensor_parallel_size = 0; },
+      [](Layout& layout) { layout.parallel.context_parallel_size = -1; },
+      [](Layout& layout) { layout.parallel.micro_batch_size = 0; },
+      [](Layout& layout) { layout.parallel.micro_batch_size = int64_t{1} << 62; },
+      [](Layout& layout) { layout.training.sequence_length = 0; }};
+  for (std::size_t i = 0; i < slips.size(); ++i) {
+    Layout layout;
+    slips[i](layout);
+    EXPECT_THAT(layout.Find(), ElementsAre(Field(&Violation::constraint, "sizes in range")))
+        << "slip " << i;
+  }
+}
+
+TEST(FindViolationsTest, SizesThatOverflowTogetherAreTold) {
+  Layout layout;
+  layout.parallel.tensor_parallel_size = 1 << 30;
+  layout.parallel.pipeline_parallel_size = 1 << 30;
+  layout.parallel.context_parallel_size = 1 << 30;
+  layout.parallel.data_parallel_size = 1 << 30;
+  EXPECT_THAT(layout.Find(), Breaks("world size"));
+}
+
+TEST(FindViolationsTest, ZeroStagesAreFour) {
+  Layout layout;
+  layout.parallel.zero_stage = 3;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.zero_stage = 4;
+  EXPECT_THAT(layout.Find(), Breaks("zero stage"));
+}
+
+TEST(ParallelSpecTest, WorldIsTheProductOfTheMeshAxes) {
+  const ParallelSpec parallel = {.tensor_parallel_size = 2,
+                                 .pipeline_parallel_size = 3,
+                                 .data_parallel_size = 4,
+                                 .context_parallel_size = 5,
+                                 .expert_parallel_size = 4};
+  EXPECT_EQ(WorldSize(parallel), 120);
+}
+
+TEST(ParallelSpecTest, MicrobatchesShareTheBatchOverReplicas) {
+  const TrainingSpec training = {.global_batch_size = 48};
+  EXPECT_EQ(NumMicrobatches(training, {.data_parallel_size = 4, .micro_batch_size = 2}), 6);
+}
+
+}  // namespace
+}  // namespace tessera::spec
