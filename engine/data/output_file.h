@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tessera::engine {
 
@@ -25,9 +26,15 @@ class OutputFile {
   int64_t size_bytes() const { return size_bytes_; }
 
   void Write(std::span<const std::byte> bytes);
+  void Write(std::string_view text) { Write(std::as_bytes(std::span(text.data(), text.size()))); }
   void Finish();
   // REQUIRES: Finish() was called.
   void Publish();
+  // Both, for a file that stands alone.
+  void Commit() {
+    Finish();
+    Publish();
+  }
 
  private:
   [[noreturn]] void Fail(const char* call) const;
