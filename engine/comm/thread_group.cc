@@ -13,6 +13,13 @@ namespace {
 // Up to this size the last rank to post does all the work: less than waking the others costs.
 constexpr int64_t kMaxImmediateBytes = 16 * 1024;
 
+// "rank 2 has", "ranks 2, 5 have"
+std::string RanksHave(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += base::Concat(i == 0 ? "" : ", ", ranks[i]);
+  return text + (ranks.size() == 1 ? " has" : " have");
+}
+
 }  // namespace
 
 ThreadGroup::ThreadGroup(ThreadWorldState& world, std::string name, std::vector<int> world_ranks)
@@ -92,25 +99,24 @@ bool ThreadGroup::IsMissing(int rank, int64_t number, const Slot& slot) const {
   return slot.shares[rank].number.load(std::memory_order_acquire) < number;
 }
 
-bool ThreadGroup::MissingRankHasEnded(int64_t number, const Slot& slot) const {
-  if (!world_.AnyEnded()) return false;
+std::vector<int> ThreadGroup::MissingRanks(int64_t number, const Slot& slot) const {
+  std::vector<int> missing;
   for (int rank = 0; rank < size(); ++rank) {
-    // In this order: a rank posts before it ends.
-    if (world_.HasEnded(world_rank(rank)) && IsMissing(rank, number, slot)) return true;
+    if (IsMissing(rank, number, slot)) missing.push_back(world_rank(rank));
   }
-  return false;
+  return missing;
 }
 
-std::string ThreadGroup::MissingRanks(int64_t number, const Slot& slot) const {
-  std::string ranks;
-  int num_missing = 0;
+std::vector<int> ThreadGroup::EndedRanks(int64_t number, const Slot& slot) const {
+  std::vector<int> ended;
+  if (!world_.AnyEnded()) return ended;
   for (int rank = 0; rank < size(); ++rank) {
-    if (!IsMissing(rank, number, slot)) continue;
-    ranks += base::Concat(num_missing == 0 ? "" : ", ", world_rank(rank));
-    ++num_missing;
+    // In this order: a rank posts before it ends.
+    if (world_.HasEnded(world_rank(rank)) && IsMissing(rank, number, slot)) {
+      ended.push_back(world_rank(rank));
+    }
   }
-  return base::Concat(num_missing == 1 ? "rank " : "ranks ", ranks,
-                      num_missing == 1 ? " has" : " have");
+  return ended;
 }
 
 std::string ThreadGroup::DescribeOp(int rank, int64_t number) {
@@ -207,7 +213,7 @@ WaitResult ThreadGroup::AwaitProgress(int64_t number, Slot& slot,
            FragmentsLeft(number, slot.claim.load(std::memory_order_acquire)) > 0;
   };
   const auto interrupted = [&] {
-    return (world_.aborted() || MissingRankHasEnded(number, slot)) && !AllPosted(number, slot);
+    return (world_.aborted() || !EndedRanks(number, slot).empty()) && !AllPosted(number, slot);
   };
   return event_.Await(world_.wait_policy(), deadline, ready, interrupted);
 }
@@ -230,13 +236,12 @@ void ThreadGroup::GiveUp(int rank, int64_t number, Slot& slot, WaitResult why) {
     if (Cancel(number, slot)) world_.ThrowAborted(DescribeOp(rank, number));
     return;
   }
-  const std::string missing = MissingRanks(number, slot);
   const std::string reason =
       why == WaitResult::kTimedOut
           ? base::Concat(DescribeOp(rank, number), " timed out after ", world_.options().timeout_s,
-                         " s; ", missing, " not arrived")
-          : base::Concat(DescribeOp(rank, number), " cannot complete; ", missing,
-                         " ended without it");
+                         " s; ", RanksHave(MissingRanks(number, slot)), " not arrived")
+          : base::Concat(DescribeOp(rank, number), " cannot complete; ",
+                         RanksHave(EndedRanks(number, slot)), " ended without it");
   world_.Abort(reason);
   if (Cancel(number, slot)) throw base::CommError(reason);
 }

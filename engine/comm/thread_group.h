@@ -84,8 +84,9 @@ class ThreadGroup {
   // Whether all ranks have posted and none had given up: the collective is bound to complete.
   bool AllPosted(int64_t number, const Slot& slot) const;
   bool IsMissing(int rank, int64_t number, const Slot& slot) const;
-  bool MissingRankHasEnded(int64_t number, const Slot& slot) const;
-  std::string MissingRanks(int64_t number, const Slot& slot) const;  // "rank 2 has"
+  // In the world's numbers: the ranks that have not posted, and those of them that never will.
+  std::vector<int> MissingRanks(int64_t number, const Slot& slot) const;
+  std::vector<int> EndedRanks(int64_t number, const Slot& slot) const;
   // "rank 3 of tp{2,3}: all_reduce #17": an operation that this rank has posted.
   std::string DescribeOp(int rank, int64_t number);
 

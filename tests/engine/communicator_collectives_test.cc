@@ -1,0 +1,207 @@
+// Every collective, element type and group size against serial results, bit by bit.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/testing/run_ranks.h"
+#include "tests/testing/typed_data.h"
+
+namespace tessera::engine {
+namespace {
+
+using base::DType;
+using base::ReduceOp;
+using testing::Bytes;
+using testing::RunRanks;
+using testing::TestElements;
+using testing::ZeroElements;
+
+constexpr int kGroupSizes[] = {1, 2, 3, 4, 8};
+constexpr int64_t kCounts[] = {0, 1, 7, 1000, 100'003};
+constexpr DType kReducible[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16,
+                                DType::kInt32,   DType::kInt64,    DType::kUInt8};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kAvg};
+
+std::vector<Bytes> InputsOf(int num_ranks, int64_t count, DType dtype) {
+  std::vector<Bytes> inputs;
+  for (int rank = 0; rank < num_ranks; ++rank) inputs.push_back(TestElements(rank, count, dtype));
+  return inputs;
+}
+
+Bytes Slice(const Bytes& bytes, int64_t begin, int64_t size) {
+  return Bytes(bytes.begin() + begin, bytes.begin() + begin + size);
+}
+
+std::string Describe(int num_ranks, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum) {
+  return base::Concat(num_ranks, " ranks, ", count, ' ', base::ToString(dtype), ", op ",
+                      static_cast<int>(op));
+}
+
+void ExpectAllReduce(int num_ranks, int64_t count, DType dtype, ReduceOp op) {
+  SCOPED_TRACE(Describe(num_ranks, count, dtype, op));
+  const std::vector<Bytes> inputs = InputsOf(num_ranks, count, dtype);
+  const Bytes expected = testing::ReduceSerially(inputs, dtype, op);
+  std::vector<Bytes> outputs(num_ranks, ZeroElements(count, dtype));
+  std::vector<Bytes> in_place = inputs;
+  RunRanks(num_ranks, [&](Communicator& world) {
+    const int rank = world.rank();
+    world.AllReduce(inputs[rank].data(), outputs[rank].data(), count, dtype, op);
+    world.AllReduce(in_place[rank].data(), in_place[rank].data(), count, dtype, op);
+  });
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    EXPECT_TRUE(outputs[rank] == expected) << "rank " << rank;
+    EXPECT_TRUE(in_place[rank] == expected) << "rank " << rank << " in place";
+    EXPECT_TRUE(inputs[rank] == TestElements(rank, count, dtype)) << "input of rank " << rank;
+  }
+}
+
+TEST(CommunicatorCollectivesTest, AllReduceEqualsTheSerialSumInRankOrder) {
+  for (const int num_ranks : kGroupSizes) {
+    for (const DType dtype : kReducible) {
+      for (const ReduceOp op : kOps) {
+        for (const int64_t count : kCounts) {
+          // The long one in full for the sum alone: the others differ in one instruction.
+          if (count > 1000 && op != ReduceOp::kSum) continue;
+          ExpectAllReduce(num_ranks, count, dtype, op);
+        }
+      }
+    }
+  }
+}
+
+// Reduce-scatter, in place and not, then all-gather of the parts, in place and not.
+void ExpectReduceScatterThenAllGather(int num_ranks, int64_t count, DType dtype, ReduceOp op) {
+  SCOPED_TRACE(Describe(num_ranks, count, dtype, op));
+  const int64_t block_bytes = count * SizeBytes(dtype);
+  const std::vector<Bytes> inputs = InputsOf(num_ranks, num_ranks * count, dtype);
+  std::vector<Bytes> reduced = inputs;
+  std::vector<Bytes> parts(num_ranks, ZeroElements(count, dtype));
+  std::vector<Bytes> gathered(num_ranks, ZeroElements(num_ranks * count, dtype));
+  std::vector<Bytes> in_place = inputs;
+  RunRanks(num_ranks, [&](Communicator& world) {
+    const int rank = world.rank();
+    world.AllReduce(reduced[rank].data(), reduced[rank].data(), num_ranks * count, dtype, op);
+    world.ReduceScatter(inputs[rank].data(), parts[rank].data(), count, dtype, op);
+    world.AllGather(parts[rank].data(), gathered[rank].data(), count, dtype);
+    std::byte* own_block = in_place[rank].data() + rank * block_bytes;
+    world.ReduceScatter(in_place[rank].data(), own_block, count, dtype, op);
+    world.AllGather(own_block, in_place[rank].data(), count, dtype);
+  });
+  const Bytes expected = testing::ReduceSerially(inputs, dtype, op);
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    EXPECT_TRUE(parts[rank] == Slice(expected, rank * block_bytes, block_bytes)) << rank;
+    EXPECT_TRUE(gathered[rank] == expected) << "rank " << rank;
+    EXPECT_TRUE(in_place[rank] == expected) << "rank " << rank << " in place";
+    EXPECT_TRUE(reduced[rank] == gathered[rank]) << "rank " << rank << " all-reduced";
+  }
+}
+
+TEST(CommunicatorCollectivesTest, ReduceScatterThenAllGatherEqualsAllReduceBitwise) {
+  for (const int num_ranks : kGroupSizes) {
+    for (const DType dtype : kReducible) {
+      for (const ReduceOp op : kOps) {
+        for (const int64_t count : {0, 1, 7, 1000}) {
+          ExpectReduceScatterThenAllGather(num_ranks, count, dtype, op);
+        }
+      }
+    }
+    ExpectReduceScatterThenAllGather(num_ranks, 100'003, DType::kFloat32, ReduceOp::kSum);
+    ExpectReduceScatterThenAllGather(num_ranks, 100'003, DType::kBFloat16, ReduceOp::kAvg);
+  }
+}
+
+TEST(CommunicatorCollectivesTest, BroadcastGivesEveryRankTheDataOfTheRoot) {
+  for (const int num_ranks : kGroupSizes) {
+    for (const int64_t count : kCounts) {
+      for (const DType dtype : {DType::kFloat32, DType::kUInt16, DType::kFloat8}) {
+        SCOPED_TRACE(Describe(num_ranks, count, dtype));
+        const int root = num_ranks / 2;
+        std::vector<Bytes> data = InputsOf(num_ranks, count, dtype);
+        RunRanks(num_ranks, [&](Communicator& world) {
+          world.Broadcast(data[world.rank()].data(), count, dtype, root);
+        });
+        for (const Bytes& received : data) {
+          EXPECT_TRUE(received == TestElements(root, count, dtype));
+        }
+      }
+    }
+  }
+}
+
+TEST(CommunicatorCollectivesTest, AllToAllTransposesTheBlocks) {
+  for (const int num_ranks : kGroupSizes) {
+    for (const int64_t count : kCounts) {
+      SCOPED_TRACE(Describe(num_ranks, count, DType::kInt32));
+      const int64_t block_bytes = count * SizeBytes(DType::kInt32);
+      const auto inputs = InputsOf(num_ranks, num_ranks * count, DType::kInt32);
+      std::vector<Bytes> outputs(num_ranks, ZeroElements(num_ranks * count, DType::kInt32));
+      RunRanks(num_ranks, [&](Communicator& world) {
+        world.AllToAll(inputs[world.rank()].data(), outputs[world.rank()].data(), count,
+                       DType::kInt32);
+      });
+      for (int source = 0; source < num_ranks; ++source) {
+        for (int target = 0; target < num_ranks; ++target) {
+          EXPECT_TRUE(Slice(inputs[source], target * block_bytes, block_bytes) ==
+                      Slice(outputs[target], source * block_bytes, block_bytes))
+              << source << " to " << target;
+        }
+      }
+    }
+  }
+}
+
+TEST(CommunicatorCollectivesTest, BarrierLetsNobodyPassBeforeTheLastArrives) {
+  constexpr int kNumRanks = 4;
+  std::atomic<int> num_arrived{0};
+  RunRanks(kNumRanks, [&](Communicator& world) {
+    for (int round = 1; round <= 200; ++round) {
+      ++num_arrived;
+      world.Barrier();
+      EXPECT_GE(num_arrived.load(), round * kNumRanks);
+      world.Barrier();
+    }
+  });
+}
+
+TEST(CommunicatorCollectivesTest, ThousandsOfSmallOperationsOnEightRanksStayInStep) {
+  constexpr int kNumRanks = 8;
+  constexpr int kNumRounds = 2000;
+  RunRanks(kNumRanks, [&](Communicator& world) {
+    for (int round = 0; round < kNumRounds; ++round) {
+      int64_t sum = world.rank() + round;
+      world.AllReduce(&sum, &sum, 1, DType::kInt64, ReduceOp::kSum);
+      // Ranks 0 to 7 add 28, and each the round.
+      ASSERT_EQ(sum, 28 + int64_t{kNumRanks} * round);
+    }
+  });
+}
+
+TEST(CommunicatorCollectivesTest, BuffersThatOverlapAreRefused) {
+  RunRanks(1, [](Communicator& world) {
+    std::vector<float> data(16);
+    EXPECT_THROW(world.AllReduce(data.data(), data.data() + 1, 8, DType::kFloat32, ReduceOp::kSum),
+                 base::CheckFailure);
+    EXPECT_THROW(world.AllToAll(data.data(), data.data(), 8, DType::kFloat32), base::CheckFailure);
+    EXPECT_THROW(world.AllReduce(data.data(), data.data(), 8, DType::kUInt16, ReduceOp::kSum),
+                 base::CheckFailure);
+    EXPECT_THROW(world.Broadcast(data.data(), 8, DType::kFloat32, 1), base::CheckFailure);
+  });
+}
+
+TEST(CommunicatorCollectivesTest, BlockedTimeGrowsWhileWaiting) {
+  RunRanks(2, [](Communicator& world) {
+    const double before_s = world.blocked_s();
+    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    world.Barrier();
+    if (world.rank() == 0) {
+      EXPECT_GE(world.blocked_s() - before_s, 0.03);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tessera::engine

@@ -1,0 +1,216 @@
+// What the other ranks see when one of them fails, leaves, is late or does something else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/testing/run_ranks.h"
+
+namespace tessera::engine {
+namespace {
+
+using base::DType;
+using base::ReduceOp;
+using ::testing::AnyOf;
+using testing::CommFailureOf;
+using ::testing::Eq;
+using ::testing::HasSubstr;
+using testing::RunRanks;
+
+constexpr ThreadWorldOptions kPatient = {.timeout_s = testing::kTestTimeoutSeconds};
+
+void AllReduceOne(Communicator& comm) {
+  float value = 1;
+  comm.AllReduce(&value, &value, 1, DType::kFloat32, ReduceOp::kSum);
+}
+
+// Runs `wait` on all ranks but `late_rank`, which stays alive and silent until one has failed.
+std::string FailureWithLateRank(int num_ranks, int late_rank, double timeout_s,
+                                const std::function<void(Communicator&)>& wait) {
+  std::atomic<bool> one_has_failed{false};
+  return CommFailureOf(num_ranks, {.timeout_s = timeout_s}, [&](Communicator& world) {
+    if (world.rank() == late_rank) {
+      while (!one_has_failed) std::this_thread::yield();
+      return;
+    }
+    try {
+      wait(world);
+    } catch (const base::CommError&) {
+      one_has_failed = true;
+      throw;
+    }
+  });
+}
+
+TEST(CommunicatorFailureTest, ATimeoutNamesRankGroupOperationAndWhoIsMissing) {
+  const std::string failure = FailureWithLateRank(3, 2, 0.1, AllReduceOne);
+  EXPECT_THAT(
+      failure,
+      AnyOf(Eq("rank 0 of world: all_reduce #1 timed out after 0.1 s; rank 2 has not arrived"),
+            Eq("rank 1 of world: all_reduce #1 timed out after 0.1 s; rank 2 has not arrived")));
+}
+
+TEST(CommunicatorFailureTest, ATimeoutInASubgroupSpeaksOfRanksOfTheWorld) {
+  std::atomic<bool> rank_3_has_failed{false};
+  const std::string failure = CommFailureOf(4, {.timeout_s = 0.5}, [&](Communicator& world) {
+    const int pair = world.rank() / 2;
+    const auto group = world.Split(pair, world.rank(), pair == 0 ? "tp{0,1}" : "tp{2,3}");
+    if (world.rank() == 3) {
+      EXPECT_THROW(AllReduceOne(*group), base::CommError);
+      rank_3_has_failed = true;
+      AllReduceOne(*group);
+    }
+    while (!rank_3_has_failed) std::this_thread::yield();
+  });
+  EXPECT_EQ(failure,
+            "rank 3 of tp{2,3}: all_reduce #2 aborted: rank 3 of tp{2,3}: all_reduce #1 timed out "
+            "after 0.5 s; rank 2 has not arrived");
+}
+
+TEST(CommunicatorFailureTest, APeerThatEndsIsNoticedAtOnce) {
+  const std::string failure = CommFailureOf(3, kPatient, [](Communicator& world) {
+    if (world.rank() != 1) world.Barrier();
+  });
+  EXPECT_THAT(failure, HasSubstr("barrier #1 cannot complete; rank 1 has ended without it"));
+}
+
+TEST(CommunicatorFailureTest, TheFirstFailureComesOutAndNotWhatItLeadsTo) {
+  std::atomic<int> num_aborted{0};
+  try {
+    RunRanks(4, [&](Communicator& world) {
+      if (world.rank() == 2) throw std::out_of_range("no such layer");
+      try {
+        world.Barrier();
+      } catch (const base::CommError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("barrier #1 aborted: rank 2 failed: no such layer"));
+        ++num_aborted;
+        throw;
+      }
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const std::out_of_range& error) {
+    EXPECT_STREQ(error.what(), "no such layer");
+  }
+  EXPECT_EQ(num_aborted, 3);
+}
+
+TEST(CommunicatorFailureTest, ExceptionsOfAnyTypeComeOut) {
+  EXPECT_THROW(RunRanks(2,
+                        [](Communicator& world) {
+                          if (world.rank() == 1) throw 42;
+                          world.Barrier();
+                        }),
+               int);
+}
+
+TEST(CommunicatorFailureTest, AnAbortWakesWaitersOfEveryKindAndGroup) {
+  std::atomic<int> num_woken{0};
+  const std::string failure = CommFailureOf(6, kPatient, [&](Communicator& world) {
+    const int rank = world.rank();
+    const auto odd_or_even = world.Split(rank % 2, rank, rank % 2 == 0 ? "even" : "odd");
+    if (rank == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      return world.Abort("disk full");
+    }
+    try {
+      std::vector<float> data(100'000);
+      if (rank == 1) world.Recv(data.data(), 10, DType::kFloat32, 2, 0);
+      if (rank == 2) odd_or_even->Barrier();
+      if (rank == 3) AllReduceOne(world);
+      if (rank == 4) {
+        world.AllReduceAsync(data.data(), data.data(), 100'000, DType::kFloat32, ReduceOp::kMax)
+            ->Wait();
+      }
+      if (rank == 5) world.RecvAsync(data.data(), 10, DType::kFloat32, 0, 1)->Wait();
+    } catch (const base::CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(" aborted: disk full"));
+      ++num_woken;
+      throw;
+    }
+  });
+  EXPECT_EQ(num_woken, 5);
+  EXPECT_THAT(failure, HasSubstr(" aborted: disk full"));
+}
+
+TEST(CommunicatorFailureTest, EverythingAfterAnAbortThrows) {
+  RunRanks(2, [](Communicator& world) {
+    world.Abort("enough");
+    int value = 0;
+    EXPECT_THROW(world.Barrier(), base::CommError);
+    EXPECT_THROW(world.Recv(&value, 1, DType::kInt32, 1 - world.rank(), 0), base::CommError);
+    EXPECT_THROW(world.Send(&value, 1, DType::kInt32, 1 - world.rank(), 0), base::CommError);
+    EXPECT_THROW(world.Split(0, 0, "late"), base::CommError);
+  });
+}
+
+TEST(CommunicatorFailureTest, DifferentOperationsAreAnErrorThatNamesBoth) {
+  const std::string failure = CommFailureOf(2, kPatient, [](Communicator& world) {
+    std::vector<float> data(64);
+    world.Barrier();
+    if (world.rank() == 0) {
+      world.AllReduce(data.data(), data.data(), 64, DType::kFloat32, ReduceOp::kSum);
+    } else {
+      world.AllGather(data.data(), data.data() + 16, 16, DType::kFloat32);
+    }
+  });
+  EXPECT_THAT(failure, HasSubstr("operation #2 differs: rank 0 called all_reduce(64 fp32, sum), "
+                                 "rank 1 called all_gather(16 fp32)"));
+}
+
+TEST(CommunicatorFailureTest, DifferentSizesTypesReductionsAndRootsAreErrors) {
+  using Call = std::function<void(Communicator&, bool is_odd_one, float* data)>;
+  const std::vector<Call> calls = {
+      [](Communicator& world, bool odd, float* data) {
+        world.AllReduce(data, data, odd ? 63 : 64, DType::kFloat32, ReduceOp::kSum);
+      },
+      [](Communicator& world, bool odd, float* data) {
+        world.AllReduce(data, data, 64, odd ? DType::kInt32 : DType::kFloat32, ReduceOp::kSum);
+      },
+      [](Communicator& world, bool odd, float* data) {
+        world.AllReduce(data, data, 64, DType::kFloat32, odd ? ReduceOp::kMax : ReduceOp::kSum);
+      },
+      [](Communicator& world, bool odd, float* data) {
+        world.Broadcast(data, 64, DType::kFloat32, odd ? 1 : 0);
+      },
+      // Too large to be done by the last to arrive.
+      [](Communicator& world, bool odd, float* data) {
+        world.Broadcast(data, odd ? 90'000 : 100'000, DType::kFloat32, 0);
+      },
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string failure = CommFailureOf(4, kPatient, [&](Communicator& world) {
+      std::vector<float> data(100'000);
+      calls[i](world, world.rank() == 2, data.data());
+    });
+    EXPECT_THAT(failure, HasSubstr("operation #1 differs: rank 0 called")) << i;
+    EXPECT_THAT(failure, HasSubstr("rank 2 called")) << i;
+  }
+}
+
+TEST(CommunicatorFailureTest, AnErrorBetweenPostingAndWaitingLeavesNoBufferInUse) {
+  // The buffers go with the stack of the rank that fails; a sanitizer sees who still touches them.
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_THROW(RunRanks(3,
+                          [](Communicator& world) {
+                            std::vector<float> data(200'000, 1.0f);
+                            std::vector<float> message(50'000, 1.0f);
+                            const auto reduce = world.AllReduceAsync(
+                                data.data(), data.data(), 200'000, DType::kFloat32, ReduceOp::kSum);
+                            const auto receive = world.RecvAsync(
+                                message.data(), 50'000, DType::kFloat32, (world.rank() + 1) % 3, 0);
+                            if (world.rank() == 1) throw std::runtime_error("out of luck");
+                            reduce->Wait();
+                            receive->Wait();
+                          }),
+                 std::runtime_error);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::engine

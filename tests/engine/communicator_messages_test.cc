@@ -1,0 +1,221 @@
+// Sends and receives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/testing/run_ranks.h"
+
+namespace tessera::engine {
+namespace {
+
+using base::DType;
+using testing::CommFailureOf;
+using ::testing::HasSubstr;
+using testing::kTestTimeoutSeconds;
+using testing::RunRanks;
+
+constexpr ThreadWorldOptions kRendezvous = {.timeout_s = kTestTimeoutSeconds,
+                                            .rendezvous_sends = true};
+constexpr ThreadWorldOptions kImpatientRendezvous = {.timeout_s = 0.2, .rendezvous_sends = true};
+
+TEST(CommunicatorMessagesTest, MessagesOfOneTagArriveInTheOrderTheyWereSent) {
+  RunRanks(2, [](Communicator& world) {
+    for (int i = 0; i < 1000; ++i) {
+      int value = i;
+      if (world.rank() == 0) {
+        world.Send(&value, 1, DType::kInt32, 1, 5);
+      } else {
+        world.Recv(&value, 1, DType::kInt32, 0, 5);
+        ASSERT_EQ(value, i);
+      }
+    }
+  });
+}
+
+TEST(CommunicatorMessagesTest, TagsTellMessagesApartWhateverTheOrder) {
+  RunRanks(2, [](Communicator& world) {
+    if (world.rank() == 0) {
+      for (int tag = 0; tag < 10; ++tag) world.Send(&tag, 1, DType::kInt32, 1, tag);
+    } else {
+      for (int tag = 9; tag >= 0; --tag) {
+        int value = -1;
+        world.Recv(&value, 1, DType::kInt32, 0, tag);
+        EXPECT_EQ(value, tag);
+      }
+    }
+  });
+}
+
+TEST(CommunicatorMessagesTest, ABufferedSendKeepsItsDataWhenTheSenderOverwritesIt) {
+  std::atomic<bool> overwritten{false};
+  RunRanks(2, [&](Communicator& world) {
+    std::vector<int> data(10'000, 42);
+    if (world.rank() == 0) {
+      world.Send(data.data(), 10'000, DType::kInt32, 1, 0);
+      std::fill(data.begin(), data.end(), 7);
+      overwritten = true;
+    } else {
+      while (!overwritten) std::this_thread::yield();
+      std::vector<int> received(10'000);
+      world.Recv(received.data(), 10'000, DType::kInt32, 0, 0);
+      EXPECT_EQ(received, std::vector<int>(10'000, 42));
+    }
+  });
+}
+
+// Every rank passes a message to the next and takes one from the previous, in one group.
+void ExpectRingExchange(int num_ranks, int64_t count, const ThreadWorldOptions& options) {
+  RunThreadRanks(num_ranks, options, [&](Communicator& world) {
+    const int next = (world.rank() + 1) % num_ranks;
+    const int previous = (world.rank() + num_ranks - 1) % num_ranks;
+    for (int round = 0; round < 10; ++round) {
+      const std::vector<int> sent(count, world.rank() * 100 + round);
+      std::vector<int> received(count, -1);
+      world.GroupStart();
+      world.Send(sent.data(), count, DType::kInt32, next, round);
+      world.Recv(received.data(), count, DType::kInt32, previous, round);
+      world.GroupEnd();
+      ASSERT_EQ(received, std::vector<int>(count, previous * 100 + round));
+    }
+  });
+}
+
+TEST(CommunicatorMessagesTest, AGroupExchangesBothWaysAtOnceInEitherMode) {
+  for (const int num_ranks : {1, 2, 3, 8}) {
+    for (const int64_t count : {0, 1, 100'000}) {
+      ExpectRingExchange(num_ranks, count, {.timeout_s = kTestTimeoutSeconds});
+      ExpectRingExchange(num_ranks, count, kRendezvous);
+    }
+  }
+}
+
+TEST(CommunicatorMessagesTest, ARendezvousSendReturnsOnlyAfterItsReceiveIsPosted) {
+  std::atomic<bool> receive_is_near{false};
+  RunThreadRanks(2, kRendezvous, [&](Communicator& world) {
+    int value = 3;
+    if (world.rank() == 0) {
+      world.Send(&value, 1, DType::kInt32, 1, 0);
+      EXPECT_TRUE(receive_is_near);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      receive_is_near = true;
+      world.Recv(&value, 1, DType::kInt32, 0, 0);
+      EXPECT_EQ(value, 3);
+    }
+  });
+}
+
+void SendToEachOtherThenReceive(Communicator& world) {
+  const int peer = 1 - world.rank();
+  int value = world.rank();
+  world.Send(&value, 1, DType::kInt32, peer, 4);
+  world.Recv(&value, 1, DType::kInt32, peer, 4);
+  EXPECT_EQ(value, peer);
+}
+
+TEST(CommunicatorMessagesTest, CrossedSendsPassBufferedAndTimeOutInRendezvous) {
+  RunRanks(2, SendToEachOtherThenReceive);
+  EXPECT_THAT(CommFailureOf(2, kImpatientRendezvous, SendToEachOtherThenReceive),
+              HasSubstr("tag 4 timed out after 0.2 s; rank"));
+}
+
+TEST(CommunicatorMessagesTest, AsynchronousSendsAndReceivesMayCrossInRendezvous) {
+  RunThreadRanks(2, kRendezvous, [](Communicator& world) {
+    const int peer = 1 - world.rank();
+    std::vector<double> sent(5000, world.rank() + 0.5);
+    std::vector<double> received(5000);
+    const auto send = world.SendAsync(sent.data(), 5000, DType::kInt64, peer, 0);
+    const auto receive = world.RecvAsync(received.data(), 5000, DType::kInt64, peer, 0);
+    send->Wait();
+    receive->Wait();
+    EXPECT_EQ(received, std::vector<double>(5000, peer + 0.5));
+  });
+}
+
+TEST(CommunicatorMessagesTest, AllPairsOfEightRanksTalkAtOnce) {
+  constexpr int kNumRanks = 8;
+  for (const ThreadWorldOptions& options : {ThreadWorldOptions{.timeout_s = 60}, kRendezvous}) {
+    RunThreadRanks(kNumRanks, options, [](Communicator& world) {
+      for (int round = 0; round < 50; ++round) {
+        std::vector<std::vector<int>> sent(kNumRanks);
+        std::vector<std::vector<int>> received(kNumRanks);
+        world.GroupStart();
+        for (int peer = 0; peer < kNumRanks; ++peer) {
+          const int64_t count = 1 + (round * 37) % 500;
+          sent[peer].assign(count, world.rank() * kNumRanks + peer);
+          received[peer].resize(count);
+          world.Send(sent[peer].data(), count, DType::kInt32, peer, round);
+          world.Recv(received[peer].data(), count, DType::kInt32, peer, round);
+        }
+        world.GroupEnd();
+        for (int peer = 0; peer < kNumRanks; ++peer) {
+          ASSERT_EQ(received[peer],
+                    std::vector<int>(received[peer].size(), peer * kNumRanks + world.rank()));
+        }
+      }
+    });
+  }
+}
+
+TEST(CommunicatorMessagesTest, EndsOfDifferentSizeAreAnErrorThatNamesBoth) {
+  for (const ThreadWorldOptions& options : {ThreadWorldOptions{.timeout_s = 60}, kRendezvous}) {
+    const std::string failure = CommFailureOf(2, options, [](Communicator& world) {
+      std::vector<float> data(100);
+      if (world.rank() == 0) world.Send(data.data(), 100, DType::kFloat32, 1, 9);
+      if (world.rank() == 1) world.Recv(data.data(), 50, DType::kFloat32, 0, 9);
+    });
+    EXPECT_THAT(failure, HasSubstr("tag 9: "));
+    EXPECT_THAT(failure, HasSubstr("100 fp32"));
+    EXPECT_THAT(failure, HasSubstr("50 fp32"));
+  }
+}
+
+TEST(CommunicatorMessagesTest, AReceiveWithoutASendNamesThePeerWhenItTimesOutOrThePeerEnds) {
+  const auto receive = [](Communicator& world) {
+    int value = 0;
+    world.Recv(&value, 1, DType::kInt32, 1, 3);
+  };
+  std::atomic<bool> rank_0_has_failed{false};
+  EXPECT_EQ(CommFailureOf(2, {.timeout_s = 0.1},
+                          [&](Communicator& world) {
+                            if (world.rank() == 1) {
+                              while (!rank_0_has_failed) std::this_thread::yield();
+                              return;
+                            }
+                            try {
+                              receive(world);
+                            } catch (const base::CommError&) {
+                              rank_0_has_failed = true;
+                              throw;
+                            }
+                          }),
+            "rank 0 of world: receive from rank 1, tag 3 timed out after 0.1 s; rank 1 has not "
+            "posted its end");
+  EXPECT_EQ(CommFailureOf(2, {.timeout_s = kTestTimeoutSeconds},
+                          [&](Communicator& world) {
+                            if (world.rank() == 0) receive(world);
+                          }),
+            "rank 0 of world: receive from rank 1, tag 3 cannot complete; rank 1 has ended "
+            "without it");
+}
+
+TEST(CommunicatorMessagesTest, AMessageOutlivesTheRankThatSentIt) {
+  RunRanks(2, [](Communicator& world) {
+    int value = 11;
+    if (world.rank() == 0) return world.Send(&value, 1, DType::kInt32, 1, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    value = 0;
+    world.Recv(&value, 1, DType::kInt32, 0, 0);
+    EXPECT_EQ(value, 11);
+  });
+}
+
+}  // namespace
+}  // namespace tessera::engine

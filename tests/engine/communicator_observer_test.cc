@@ -1,0 +1,87 @@
+// What communicators report of what they do.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/testing/run_ranks.h"
+
+namespace tessera::engine {
+namespace {
+
+using base::DType;
+using base::OpKind;
+using base::OpRecord;
+using base::ReduceOp;
+using testing::RunRanks;
+
+class Recorder final : public base::OpObserver {
+ public:
+  void OnOpBegin(const OpRecord& record) override {
+    EXPECT_FALSE(is_open_);
+    is_open_ = true;
+    records.push_back(record);
+  }
+  void OnOpEnd(const OpRecord& record) override {
+    EXPECT_TRUE(is_open_);
+    is_open_ = false;
+    EXPECT_EQ(record, records.back());
+  }
+  std::vector<OpRecord> records;
+
+ private:
+  bool is_open_ = false;
+};
+
+TEST(CommunicatorObserverTest, EveryOperationIsReportedWithItsShape) {
+  RunRanks(2, [](Communicator& world) {
+    Recorder recorder;
+    world.set_observer(&recorder, 3);
+    std::vector<float> a(16);
+    std::vector<float> b(16);
+    const int peer = 1 - world.rank();
+    world.AllReduce(a.data(), a.data(), 5, DType::kFloat32, ReduceOp::kMax);
+    world.ReduceScatter(a.data(), b.data(), 6, DType::kFloat32, ReduceOp::kSum);
+    world.AllGather(a.data(), b.data(), 7, DType::kFloat32);
+    world.Broadcast(a.data(), 9, DType::kFloat32, 1);
+    world.AllToAll(a.data(), b.data(), 4, DType::kFloat32);
+    world.Barrier();
+    world.Send(a.data(), 3, DType::kFloat32, peer, 0);
+    world.Recv(b.data(), 3, DType::kFloat32, peer, 0);
+    const auto handle =
+        world.AllReduceAsync(a.data(), a.data(), 8, DType::kFloat32, ReduceOp::kSum);
+    world.set_observer(nullptr, 3);
+    handle->Wait();
+    // Dimensions as the op list writes them: elements, group size, axis, operation.
+    const std::vector<OpRecord> expected = {
+        {OpKind::kAllReduce, {5, 2, 3, 1}},
+        {OpKind::kReduceScatter, {12, 2, 3}},
+        {OpKind::kAllGather, {14, 2, 3}},
+        {OpKind::kBroadcast, {9, 2, 3}},
+        {OpKind::kAllToAll, {8, 2, 3}},
+        {OpKind::kBarrier, {2, 3}},
+        {OpKind::kSend, {3}},
+        {OpKind::kRecv, {3}},
+        {OpKind::kAllReduce, {8, 2, 3, 0}},
+    };
+    EXPECT_EQ(recorder.records, expected);
+  });
+}
+
+TEST(CommunicatorObserverTest, ACollectiveOfOneRankCopiesAndIsNotReported) {
+  RunRanks(1, [](Communicator& world) {
+    Recorder recorder;
+    world.set_observer(&recorder, 0);
+    const std::vector<float> input = {1, 2, 3};
+    std::vector<float> output(3);
+    world.AllReduce(input.data(), output.data(), 3, DType::kFloat32, ReduceOp::kSum);
+    EXPECT_EQ(output, input);
+    output.assign(3, 0);
+    world.AllGatherAsync(input.data(), output.data(), 3, DType::kFloat32)->Wait();
+    EXPECT_EQ(output, input);
+    world.Barrier();
+    EXPECT_TRUE(recorder.records.empty());
+  });
+}
+
+}  // namespace
+}  // namespace tessera::engine
