@@ -19,6 +19,13 @@ double StreamSeconds(double bytes, const RankDevice& device) {
          (device.memory_bandwidth_bytes_per_s * EfficiencyAt(device.memory_efficiency, bytes));
 }
 
+// Attention that keeps its probabilities is a chain of kernels: products, then passes over the
+// scores.
+bool IsUnfusedAttention(const base::OpRecord& record) {
+  return IsAttention(record.kind) &&
+         record.dims[5] == static_cast<int64_t>(base::AttentionStats::kProbabilities);
+}
+
 }  // namespace
 
 double OpSeconds(const base::OpRecord& record, const RankDevice& device) {
@@ -33,7 +40,9 @@ double OpSeconds(const base::OpRecord& record, const RankDevice& device) {
     arithmetic_s = flops / (device.matmul_flops_per_s * efficiency);
   }
   const double memory_s = StreamSeconds(spec::MemoryBytesOf(record, device.element_bytes), device);
-  return std::max(arithmetic_s, memory_s) + device.launch_overhead_s;
+  const double busy_s =
+      IsUnfusedAttention(record) ? arithmetic_s + memory_s : std::max(arithmetic_s, memory_s);
+  return busy_s + device.launch_overhead_s;
 }
 
 double MemorySeconds(double bytes, const RankDevice& device) {

@@ -21,7 +21,7 @@ bool IsSameMesh(const spec::ParallelSpec& a, const spec::ParallelSpec& b) {
 // "+3.2 %" of `other` over `chosen`.
 std::string LeadText(const RankedLayout& chosen, const RankedLayout& other) {
   const double ratio = other.report.step_time_s / chosen.report.step_time_s - 1;
-  return (ratio >= 0 ? "+" : "") + FormatPercent(ratio);
+  return Concat(ratio >= 0 ? "+" : "", FormatPercent(ratio));
 }
 
 bool IsTie(const RankedLayout& chosen, const RankedLayout& other) {

@@ -7,6 +7,8 @@
 #include <iomanip>
 #include <sstream>
 
+#include "cost_model/base/check.h"
+
 namespace tessera::planner {
 namespace {
 
@@ -22,10 +24,11 @@ template <size_t n>
 std::string FormatWithUnit(double value, const std::array<Unit, n>& units) {
   for (const Unit& unit : units) {
     if (std::abs(value) >= unit.size) {
-      return FormatFixed(value / unit.size, unit.decimals) + " " + unit.name;
+      return base::Concat(FormatFixed(value / unit.size, unit.decimals), " ", unit.name);
     }
   }
-  return FormatFixed(value / units.back().size, units.back().decimals) + " " + units.back().name;
+  const Unit& last = units.back();
+  return base::Concat(FormatFixed(value / last.size, last.decimals), " ", last.name);
 }
 
 bool IsNumber(const std::string& cell) {
@@ -63,13 +66,13 @@ std::string FormatCount(int64_t count) {
   const size_t first = digits[0] == '-' ? 1 : 0;
   for (size_t i = digits.size(); i > first + 3;) {
     i -= 3;
-    digits.insert(i, ",");
+    digits.insert(digits.begin() + static_cast<std::ptrdiff_t>(i), ',');
   }
   return digits;
 }
 
 std::string FormatPlural(int64_t count, const std::string& noun) {
-  return FormatCount(count) + " " + noun + (count == 1 ? "" : "s");
+  return base::Concat(FormatCount(count), " ", noun, count == 1 ? "" : "s");
 }
 
 std::string TextTable::ToString(int indent) const {
@@ -103,10 +106,11 @@ std::string WrapText(const std::string& text, const std::string& bullet) {
   while (words >> word) {
     if (!is_empty && line.size() + 1 + word.size() > kLineWidth) {
       result += line + "\n";
-      line = std::string(bullet.size(), ' ');
+      line.assign(bullet.size(), ' ');
       is_empty = true;
     }
-    line += (is_empty ? "" : " ") + word;
+    if (!is_empty) line += ' ';
+    line += word;
     is_empty = false;
   }
   return result + line + "\n";

@@ -1,0 +1,100 @@
+// The front door: planner commands run here, engine commands in the tessera-engine executable
+// beside this one.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cost_model/base/error.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/config_command.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  tessera plan --model gpt2-124m --cluster local-cpu --devices 4 --out plan.json
+  tessera train --plan plan.json --data corpus.idx
+  tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
+`tessera <command> --help` tells more.
+)";
+
+struct EngineCommand {
+  const char* name;
+  const char* description;
+};
+constexpr EngineCommand kEngineCommands[] = {
+    {"train", "Run the training that a plan describes"},
+    {"profile", "Measure this machine and its links; write a cluster file"},
+    {"data", "Turn text into .bin/.idx token files, and look inside one"},
+    {"checkpoint", "Convert, reshard, inspect and verify checkpoints"},
+};
+
+bool IsEngineCommand(const std::string& name) {
+  for (const EngineCommand& command : kEngineCommands) {
+    if (name == command.name) return true;
+  }
+  return false;
+}
+
+// Becomes tessera-engine. Returns only by throwing.
+[[noreturn]] void RunEngine(int argc, char** argv) {
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string engine = (self.parent_path() / "tessera-engine").string();
+  std::vector<char*> arguments(argv, argv + argc);
+  arguments.push_back(nullptr);
+  execv(engine.c_str(), arguments.data());
+  throw base::SystemError("cannot run " + engine + ": " + std::strerror(errno));
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+int Run(int argc, char** argv) {
+  if (argc > 1 && IsEngineCommand(argv[1])) RunEngine(argc, argv);
+  CLI::App app("Plans and runs parallel Transformer training.", "tessera");
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  int exit_code = base::kExitDone;
+  planner::AddPlanCommand(app, exit_code);
+  planner::AddEstimateCommand(app, exit_code);
+  planner::AddConfigCommand(app, exit_code);
+  // For --help alone: these names were handled above.
+  for (const EngineCommand& command : kEngineCommands) {
+    app.add_subcommand(command.name, command.description);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    throw base::ConfigError(FirstLine(error.what()));
+  }
+  return exit_code;
+}
+
+int Fail(const std::exception& error, int exit_code) {
+  std::cerr << "tessera: error: " << FirstLine(error.what()) << "\n";
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  using namespace tessera;  // NOLINT(google-build-using-namespace)
+  try {
+    return Run(argc, argv);
+  } catch (const base::ConfigError& error) {
+    return Fail(error, base::kExitWrongInput);
+  } catch (const base::InfeasibleError& error) {
+    return Fail(error, base::kExitInfeasible);
+  } catch (const base::CommError& error) {
+    return Fail(error, base::kExitPeerLost);
+  } catch (const std::exception& error) {
+    return Fail(error, base::kExitFailure);
+  }
+}
