@@ -41,6 +41,7 @@ void OutputFile::Fail(const char* call) const {
 
 void OutputFile::Write(std::span<const std::byte> bytes) {
   TESSERA_CHECK(file_ != nullptr, path_, " is finished");
+  if (bytes.empty()) return;
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) Fail("write");
   size_bytes_ += static_cast<int64_t>(bytes.size());
 }
