@@ -27,6 +27,12 @@ ModelSpec ModelFromMegatron(const nlohmann::json& document, const std::string& f
 // line and column for bad syntax, and for a repeated key.
 nlohmann::json ParseYaml(const std::string& text, const std::string& file);
 
+// Command-line arguments, one name after another ("--num-layers 96 --swiglu"): whether the text is
+// of this kind, and its names with their values as JSON, true for a name without one. Throws
+// base::ConfigError with the line.
+bool LooksLikeArguments(const std::string& text);
+nlohmann::json ParseArguments(const std::string& text, const std::string& file);
+
 // The scalar as null, true, false, a number, or else a string (YAML's core rules).
 nlohmann::json TypedScalar(const std::string& text);
 

@@ -69,7 +69,9 @@ ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training, Par
                     std::vector<std::string>* keys_set) {
   const std::string path = Resolve("models", "model", name_or_path);
   const std::string text = ReadTextFile(path);
-  const json document = IsYaml(path) ? ParseYaml(text, path) : ParseJson(text, path);
+  const json document = LooksLikeArguments(text) ? ParseArguments(text, path)
+                        : IsYaml(path)           ? ParseYaml(text, path)
+                                                 : ParseJson(text, path);
   switch (FormatOf(document, path)) {
     case ModelFormat::kOwn:
       return ModelFromJson(document, path);

@@ -149,7 +149,8 @@ void ReadNormAndPositions(MegatronArguments& arguments, ModelSpec& model) {
   }
   model.rope_theta = arguments.Number({"rotary_base"}, kPositive).value_or(10000);
   const bool scaled = arguments.FlagOr({"use_rope_scaling"}, false);
-  const double factor = arguments.Number({"rope_scaling_factor"}, kPositive).value_or(8);
+  const double factor =
+      arguments.Number({"rope_scaling_factor", "rotary_scaling_factor"}, kPositive).value_or(8);
   if (scaled) model.rope_scaling = RopeScaling{.factor = factor};
   arguments.Only("rotary_percent", 1.0, "rotary positions over the whole head");
   arguments.Only("rotary_interleaved", false, "halves of a head turned together");

@@ -14,9 +14,10 @@ namespace tessera::spec {
 std::vector<std::string> ListPresets(const std::string& kind);
 std::string PresetPath(const std::string& kind, const std::string& name);  // "" when unknown
 
-// A preset's name, a file of ours, a Hugging Face config.json (or its folder), or a Megatron-style
-// JSON/YAML. Megatron-style files may hold layout and training keys as well; those found go into
-// `training` and `parallel` when not null, and names of the keys set into `keys_set`.
+// A preset's name, a file of ours, a Hugging Face config.json (or its folder), or Megatron-LM's
+// arguments as JSON, YAML or plain text ("--num-layers 96 ..."). Megatron-style files may hold
+// layout and training keys as well; those found go into `training` and `parallel` when not null,
+// and names of the keys set into `keys_set`.
 ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nullptr,
                     ParallelSpec* parallel = nullptr, std::vector<std::string>* keys_set = nullptr);
 // A preset's name or a file.

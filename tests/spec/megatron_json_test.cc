@@ -134,6 +134,30 @@ TEST_F(MegatronTest, SectionsDashesAndYamlMeanTheSame) {
                             "attention", "global_batch_size", "steps", "seed"}));
 }
 
+TEST_F(MegatronTest, ArgumentsOfACommandLineMeanTheSame) {
+  const Loaded expected = Load(kGpt3);
+  const Loaded loaded = Load(R"(# GPT-3
+--num-layers 96 --hidden-size=12288 \
+    --num-attention-heads 96   # heads of 128
+--seq-length 2048 --bf16
+--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4
+--data-path 0.5 "first part" 0.5 second
+)",
+                             "args.txt");
+  EXPECT_EQ(loaded.model, expected.model);
+  EXPECT_EQ(loaded.training, expected.training);
+  EXPECT_EQ(loaded.parallel, expected.parallel);
+}
+
+TEST_F(MegatronTest, BrokenCommandLinesNameTheLine) {
+  EXPECT_THAT(ErrorOf("--num-layers 2\n--num-layers 3\n", "args.txt"),
+              HasSubstr("line 2: found --num-layers a second time"));
+  EXPECT_THAT(ErrorOf("--num-layers 2\n--data-path \"x\n", "args.txt"),
+              HasSubstr("line 2: a quotation without its end"));
+  EXPECT_THAT(ErrorOf("--num-layers twelve --hidden-size 8 --num-attention-heads 2", "args.txt"),
+              HasSubstr("/--num-layers: found \"twelve\", expected an integer"));
+}
+
 TEST_F(MegatronTest, DefaultsAreMegatronsForGpt) {
   const ModelSpec model = Load(R"({"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
                                    "max_position_embeddings": 128})")
