@@ -1,0 +1,98 @@
+#include "tests/conformance/conformance_plans.h"
+
+#include "cost_model/base/check.h"
+
+namespace tessera::testing {
+namespace {
+
+spec::ModelSpec SmallGpt() {
+  return {.name = "gpt",
+          .num_layers = 4,
+          .hidden_size = 32,
+          .num_attention_heads = 4,
+          .num_key_value_heads = 4,
+          .head_dim = 8,
+          .ffn_hidden_size = 128,
+          .vocab_size = 53,
+          .max_sequence_length = 16,
+          .qkv_bias = true,
+          .attention_output_bias = true,
+          .mlp_bias = true,
+          .tied_embeddings = true};
+}
+
+spec::ModelSpec SmallLlama() {
+  return {.name = "llama",
+          .norm = spec::NormKind::kRmsNorm,
+          .position = spec::PositionKind::kRope,
+          .activation = spec::ActivationKind::kSwiGlu,
+          .num_layers = 4,
+          .hidden_size = 48,
+          .num_attention_heads = 8,
+          .num_key_value_heads = 2,
+          .head_dim = 6,
+          .ffn_hidden_size = 80,
+          .vocab_size = 64,
+          .max_sequence_length = 16};
+}
+
+spec::ModelSpec SmallQwen() {
+  spec::ModelSpec model = SmallLlama();
+  model.name = "qwen";
+  model.num_key_value_heads = 4;
+  model.head_dim = 4;
+  model.qkv_bias = true;
+  return model;
+}
+
+struct Mesh {
+  int tp, pp, dp, vpp;
+};
+constexpr Mesh kMeshes[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {4, 1, 1, 1}, {1, 2, 1, 1}, {1, 4, 1, 1},
+                            {1, 1, 4, 1}, {2, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 2, 1}, {2, 2, 2, 1},
+                            {1, 2, 1, 2}, {2, 2, 1, 2}, {4, 2, 1, 1}};
+
+}  // namespace
+
+std::vector<NamedPlan> ConformancePlans() {
+  std::vector<NamedPlan> plans;
+  int count = 0;
+  for (const spec::ModelSpec& model : {SmallGpt(), SmallLlama(), SmallQwen()}) {
+    for (const Mesh& mesh : kMeshes) {
+      for (const auto recompute :
+           {spec::Recompute::kNone, spec::Recompute::kSelective, spec::Recompute::kFull}) {
+        // The further choices take turns, so that each meets the others.
+        ++count;
+        spec::ParallelSpec parallel{.tensor_parallel_size = mesh.tp,
+                                    .pipeline_parallel_size = mesh.pp,
+                                    .data_parallel_size = mesh.dp,
+                                    .virtual_pipeline_size = mesh.vpp,
+                                    .micro_batch_size = 1 + count % 2,
+                                    .sequence_parallel = mesh.tp > 1 && count % 3 != 0,
+                                    .recompute = recompute,
+                                    .zero_stage = count / 2 % 2,
+                                    .attention = count % 5 < 2 ? spec::AttentionKind::kUnfused
+                                                               : spec::AttentionKind::kFlash,
+                                    .vocab_size_multiple = 8,
+                                    .bucket_elements = 5000};
+        if (mesh.vpp > 1) parallel.schedule = spec::ScheduleKind::kInterleaved;
+        if (mesh.vpp == 1 && count % 4 == 0) parallel.schedule = spec::ScheduleKind::kGPipe;
+        if (mesh.pp == 2 && mesh.vpp == 1 && count % 3 == 1) {
+          parallel.layers_per_virtual_stage = {1, 3};
+        }
+        spec::Plan plan{.model = model, .parallel = parallel, .threads_per_rank = 1};
+        plan.training = {.global_batch_size = 8,
+                         .sequence_length = 16,
+                         .steps = 4,
+                         .precision = spec::Precision::kFp32};
+        plan.num_devices = spec::WorldSize(parallel);
+        plans.push_back({base::Concat(model.name, " tp", mesh.tp, " pp", mesh.pp, " dp", mesh.dp,
+                                      " vpp", mesh.vpp, " #", count),
+                         plan});
+      }
+    }
+  }
+  return plans;
+}
+
+}  // namespace tessera::testing
