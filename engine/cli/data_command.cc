@@ -39,6 +39,9 @@ constexpr const char* kInspectExamples = R"(Examples:
 
 The whole .idx file is checked against its own length and that of the .bin file.)";
 
+constexpr int kMaxWorkers = 1024;
+constexpr int kMaxTokensShown = 1'000'000;
+
 struct BuildFlags {
   std::vector<std::string> inputs;
   std::string output_prefix;
@@ -117,7 +120,7 @@ void AddBuildCommand(CLI::App& data, int& exit_code) {
   command->add_flag("--append-eod", flags->append_end_of_document,
                     "End each document with token 256");
   command->add_option("--workers", flags->num_workers, "Threads; the files don't depend on it")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxWorkers))
       ->capture_default_str();
   AddOutputOptions(*command, flags->format, flags->quiet);
   command->callback([flags, json_key, &exit_code] {
@@ -139,7 +142,7 @@ void AddInspectCommand(CLI::App& data, int& exit_code) {
                    "auto, idx, raw-u8, raw-u16, raw-i32 or llmc")
       ->capture_default_str();
   command->add_option("--tokens", flags->summary.num_first_tokens, "First tokens to show")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, kMaxTokensShown))
       ->capture_default_str();
   command->add_flag("--scan", flags->summary.find_max_token,
                     "Read every token to find the highest");
