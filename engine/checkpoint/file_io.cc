@@ -1,8 +1,6 @@
 #include "engine/checkpoint/file_io.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "cost_model/base/error.h"
 
@@ -19,8 +16,6 @@ namespace tessera::engine {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kBufferBytes = 1 << 20;
 
 [[noreturn]] void FailCall(const char* call, const std::string& path, int error) {
   throw base::SystemError(
@@ -62,7 +57,9 @@ std::vector<std::string> ListFolder(const std::string& path) {
        entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
-  if (error && error != std::errc::no_such_file_or_directory) CheckCall("readdir", path, error);
+  if (error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+    CheckCall("readdir", path, error);
+  }
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -164,10 +164,17 @@ void HuggingFaceReader::Read(const std::string& parameter, const TensorPart& sli
   } else {
     ReadRows(source.view, row_width, block, output);
   }
-  if (tied_head_ != nullptr && parameter == kEmbeddingName) CheckTiedHead(slice, output);
+  if (tied_head_ != nullptr && parameter == kEmbeddingName) CompareTiedHead(slice, output);
 }
 
-void HuggingFaceReader::CheckTiedHead(const TensorPart& slice, const float* embedding) const {
+void HuggingFaceReader::CheckTiedHead() const {
+  if (tied_head_ == nullptr) return;
+  const TensorPart whole = WholeTensor(tied_head_->tensor->shape);
+  std::vector<float> embedding(static_cast<size_t>(whole.count));
+  Read(kEmbeddingName, whole, embedding.data());
+}
+
+void HuggingFaceReader::CompareTiedHead(const TensorPart& slice, const float* embedding) const {
   const int64_t width = tied_head_->tensor->shape[1];
   std::vector<float> row(static_cast<size_t>(width));
   for (int64_t i = 0; i < slice.size; ++i) {

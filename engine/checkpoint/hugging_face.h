@@ -26,6 +26,8 @@ class HuggingFaceReader {
   // Reads a whole slice (all of its stored elements), as fp32; padding stays as it is. Throws
   // base::ConfigError when a tied head is stored whose rows differ from the embedding's.
   void Read(const std::string& parameter, const TensorPart& slice, float* output) const;
+  // Throws as Read does, for any row.
+  void CheckTiedHead() const;
 
  private:
   struct Source {
@@ -36,7 +38,7 @@ class HuggingFaceReader {
   };
 
   void AddSources(const HuggingFaceTensor& tensor, const TensorView& view);
-  void CheckTiedHead(const TensorPart& slice, const float* embedding) const;
+  void CompareTiedHead(const TensorPart& slice, const float* embedding) const;
 
   std::string folder_;
   SafetensorsSet set_;

@@ -53,7 +53,8 @@ inline spec::ModelSpec TinyLlama(int num_key_value_heads = 2, bool tied = false)
 inline spec::ModelSpec TinyQwen2() {
   spec::ModelSpec model = TinyLlama();
   model.name = "tiny-qwen2";
-  model.head_dim = 3;  // 4 heads of 3 are the hidden size, as that family has it
+  model.hidden_size = 16;
+  model.head_dim = 4;  // 4 heads of 4 are the hidden size, as that family has it
   model.qkv_bias = true;
   return model;
 }
