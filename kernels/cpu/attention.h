@@ -1,4 +1,9 @@
-// What the forward and the backward pass of attention share.
+// What the forward and the backward pass of attention share: products between one block of queries
+// of one head and the keys that it sees.
+//
+// Scores of a block are kept transposed, [num_keys, kQueryBlock]: the softmax then runs down the
+// columns, a vector of queries at a time, and of all operands only the narrow block of queries has
+// to be transposed for the matrix products.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +11,11 @@
 
 namespace tessera::kernels {
 
-// Queries are taken in blocks of this many rows. A block meets the keys up to its own last row:
-// smaller blocks waste less above the diagonal, larger ones make better matrix products.
-constexpr int64_t kQueryBlock = 64;
+// Queries are taken in blocks of this many rows, each with the keys up to its own last row: smaller
+// blocks waste less above the diagonal. A shorter last block is padded with zero queries.
+constexpr int64_t kQueryBlock = 32;
 
-// The rows of one block of queries inside a sequence, and the keys that they see.
+// The rows of a block inside its sequence, and the number of keys that they see.
 struct QueryBlock {
   int64_t begin = 0, num_rows = 0, num_keys = 0;
 };
@@ -20,5 +25,38 @@ inline QueryBlock QueryBlockAt(int64_t index, int64_t sequence) {
   const int64_t end = std::min(sequence, begin + kQueryBlock);
   return {begin, end - begin, end};
 }
+
+// Rows of one head in an array of all heads.
+struct HeadRows {
+  const float* data = nullptr;
+  int64_t stride = 0;
+  int64_t head_dim = 0;
+
+  HeadRows From(int64_t row) const { return {data + row * stride, stride, head_dim}; }
+};
+struct MutableHeadRows {
+  float* data = nullptr;
+  int64_t stride = 0;
+};
+
+// x[num_rows, num_cols] transposed into xt[num_cols, kQueryBlock], with zeros from num_rows on.
+void TransposeBlock(const float* x, int64_t stride, int64_t num_rows, int64_t num_cols, float* xt);
+
+// result[num_keys, kQueryBlock] = factor * keys[num_keys, head_dim] block_t[head_dim, kQueryBlock].
+void MultiplyKeys(const HeadRows& keys, int64_t num_keys, const float* block_t, float factor,
+                  float* result);
+
+// sums[num_rows, head_dim] = factor * weights[num_keys, kQueryBlock]^T values[num_keys, head_dim],
+// for the rows of the block.
+void SumOverKeys(const float* weights, const QueryBlock& block, const HeadRows& values,
+                 float factor, const MutableHeadRows& sums);
+
+// sums[num_keys, head_dim] = factor * weights[num_keys, kQueryBlock] rows[num_rows, head_dim], or
+// += with beta 1 in place of 0.
+void SumOverQueries(const float* weights, const QueryBlock& block, const HeadRows& rows,
+                    float factor, float beta, const MutableHeadRows& sums);
+
+// Puts `value` wherever a key lies behind its query.
+void FillHidden(const QueryBlock& block, float value, float* scores);
 
 }  // namespace tessera::kernels

@@ -1,8 +1,8 @@
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/vector_math.h"
 
@@ -10,30 +10,34 @@ namespace tessera::kernels {
 namespace {
 
 using base::AttentionStats;
+using QueryFloats = std::array<float, kQueryBlock>;
 
-// scores[0, n) become exp(score - max); returns {max, sum}.
-struct MaxAndSum {
-  float max = 0;
-  float sum = 0;
-};
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-MaxAndSum ExponentiateRow(float* scores, int64_t n) {
-  float max = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : max)
-  for (int64_t j = 0; j < n; ++j) max = scores[j] > max ? scores[j] : max;
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < n; ++j) {
-    const float value = Exp(scores[j] - max);
-    scores[j] = value;
-    sum += value;
+// Largest score of each query.
+QueryFloats MaxOverKeys(const float* scores, int64_t num_keys) {
+  QueryFloats max;
+  max.fill(-kInfinity);
+  for (int64_t key = 0; key < num_keys; ++key) {
+    const float* const row = scores + key * kQueryBlock;
+#pragma omp simd
+    for (int64_t i = 0; i < kQueryBlock; ++i) max[i] = row[i] > max[i] ? row[i] : max[i];
   }
-  return {max, sum};
+  return max;
 }
 
-void ScaleRow(float* x, float factor, int64_t n) {
+// Scores become exp(score - max); returns the sum for each query.
+QueryFloats ExponentiateScores(float* scores, const QueryFloats& max, int64_t num_keys) {
+  QueryFloats sum = {};
+  for (int64_t key = 0; key < num_keys; ++key) {
+    float* const row = scores + key * kQueryBlock;
 #pragma omp simd
-  for (int64_t j = 0; j < n; ++j) x[j] *= factor;
+    for (int64_t i = 0; i < kQueryBlock; ++i) {
+      row[i] = Exp(row[i] - max[i]);
+      sum[i] += row[i];
+    }
+  }
+  return sum;
 }
 
 // One block of queries of one head of one sequence.
@@ -41,92 +45,59 @@ class ForwardBlock {
  public:
   ForwardBlock(const AttentionForwardArgs& args, int64_t batch, int64_t head, QueryBlock block)
       : args_(args), block_(block) {
-    const int64_t kv_head = head / (args.num_heads / args.num_kv_heads);
     const int64_t first_row = batch * args.sequence;
     const int64_t query_row = first_row + block.begin;
+    const int64_t kv_column = head / (args.num_heads / args.num_kv_heads) * args.head_dim;
+    const int64_t kv_offset = first_row * args.qkv_stride + kv_column;
     q_ = args.q.As<float>() + query_row * args.qkv_stride + head * args.head_dim;
-    k_ = args.k.As<float>() + first_row * args.qkv_stride + kv_head * args.head_dim;
-    v_ = args.v.As<float>() + first_row * args.qkv_stride + kv_head * args.head_dim;
-    out_ = args.out.As<float>() + query_row * args.out_stride + head * args.head_dim;
+    k_ = {args.k.As<float>() + kv_offset, args.qkv_stride, args.head_dim};
+    v_ = {args.v.As<float>() + kv_offset, args.qkv_stride, args.head_dim};
+    out_ = {args.out.As<float>() + query_row * args.out_stride + head * args.head_dim,
+            args.out_stride};
     stats_row_ = (batch * args.num_heads + head) * args.sequence + block.begin;
   }
 
   void Run(Scratch& scratch) const {
+    float* const queries_t = scratch.Get((args_.head_dim + block_.num_keys) * kQueryBlock);
+    float* const scores = queries_t + args_.head_dim * kQueryBlock;
+    TransposeBlock(q_, args_.qkv_stride, block_.num_rows, args_.head_dim, queries_t);
+    MultiplyKeys(k_, block_.num_keys, queries_t, args_.scale, scores);
+    FillHidden(block_, -kInfinity, scores);
+    const QueryFloats max = MaxOverKeys(scores, block_.num_keys);
+    const QueryFloats sum = ExponentiateScores(scores, max, block_.num_keys);
+    SumOverKeys(scores, block_, v_, 1.0F, out_);
+    for (int64_t i = 0; i < block_.num_rows; ++i) {
+      float* const row = out_.data + i * out_.stride;
+      const float factor = 1.0F / sum[i];
+#pragma omp simd
+      for (int64_t j = 0; j < args_.head_dim; ++j) row[j] *= factor;
+    }
     if (args_.stats_kind == AttentionStats::kProbabilities) {
-      float* const probabilities = args_.stats.As<float>() + stats_row_ * args_.sequence;
-      MakeProbabilities(probabilities);
-      MultiplyByValues(probabilities, args_.sequence);
+      KeepProbabilities(scores, sum);
     } else {
-      float* const scores = scratch.Get(block_.num_rows * block_.num_keys + block_.num_rows);
-      float* const inverse_sums = scores + block_.num_rows * block_.num_keys;
-      ExponentiateScores(scores, inverse_sums);
-      MultiplyByValues(scores, block_.num_keys);
-      for (int64_t i = 0; i < block_.num_rows; ++i) {
-        ScaleRow(out_ + i * args_.out_stride, inverse_sums[i], args_.head_dim);
-      }
+      float* const log_sum_exp = args_.stats.As<float>() + stats_row_;
+      for (int64_t i = 0; i < block_.num_rows; ++i) log_sum_exp[i] = max[i] + std::log(sum[i]);
     }
   }
 
  private:
-  int64_t NumSeenBy(int64_t row) const { return block_.begin + row + 1; }
-
-  void MultiplyByKeys(float* scores, int64_t stride) const {
-    Gemm({.transpose_b = Transpose::kYes,
-          .m = block_.num_rows,
-          .n = block_.num_keys,
-          .k = args_.head_dim,
-          .alpha = args_.scale,
-          .a = q_,
-          .lda = args_.qkv_stride,
-          .b = k_,
-          .ldb = args_.qkv_stride,
-          .c = scores,
-          .ldc = stride});
-  }
-
-  void MultiplyByValues(const float* probabilities, int64_t stride) const {
-    Gemm({.m = block_.num_rows,
-          .n = args_.head_dim,
-          .k = block_.num_keys,
-          .a = probabilities,
-          .lda = stride,
-          .b = v_,
-          .ldb = args_.qkv_stride,
-          .c = out_,
-          .ldc = args_.out_stride});
-  }
-
-  // Normalised rows in the place that keeps them, zero from the diagonal on.
-  void MakeProbabilities(float* probabilities) const {
-    const int64_t stride = args_.sequence;
-    MultiplyByKeys(probabilities, stride);
+  // Rows of probabilities, zero from the diagonal on.
+  void KeepProbabilities(const float* scores, const QueryFloats& sum) const {
     for (int64_t i = 0; i < block_.num_rows; ++i) {
-      float* const row = probabilities + i * stride;
-      const MaxAndSum stats = ExponentiateRow(row, NumSeenBy(i));
-      ScaleRow(row, 1.0F / stats.sum, NumSeenBy(i));
-      std::fill(row + NumSeenBy(i), row + stride, 0.0F);
-    }
-  }
-
-  // Rows not yet divided by their sum (the output is, which is narrower), and their log-sum-exp.
-  void ExponentiateScores(float* scores, float* inverse_sums) const {
-    float* const log_sum_exp = args_.stats.As<float>() + stats_row_;
-    MultiplyByKeys(scores, block_.num_keys);
-    for (int64_t i = 0; i < block_.num_rows; ++i) {
-      float* const row = scores + i * block_.num_keys;
-      const MaxAndSum stats = ExponentiateRow(row, NumSeenBy(i));
-      std::fill(row + NumSeenBy(i), row + block_.num_keys, 0.0F);
-      inverse_sums[i] = 1.0F / stats.sum;
-      log_sum_exp[i] = stats.max + std::log(stats.sum);
+      float* const row = args_.stats.As<float>() + (stats_row_ + i) * args_.sequence;
+      const float factor = 1.0F / sum[i];
+      for (int64_t key = 0; key < block_.num_keys; ++key) {
+        row[key] = scores[key * kQueryBlock + i] * factor;
+      }
+      std::fill(row + block_.num_keys, row + args_.sequence, 0.0F);
     }
   }
 
   const AttentionForwardArgs& args_;
   const QueryBlock block_;
   const float* q_;
-  const float* k_;
-  const float* v_;
-  float* out_;
+  HeadRows k_, v_;
+  MutableHeadRows out_;
   int64_t stats_row_;
 };
 
