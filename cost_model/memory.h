@@ -25,13 +25,12 @@ int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& t
                        const spec::ParallelSpec& parallel, const spec::LocalShape& shape);
 
 // All stages of a layout. buffers_bytes is the workspace and the device's reserved memory.
-// REQUIRES: FindViolations is empty; `stages` is PartitionStages, `schedule` MakeSchedule.
+// REQUIRES: FindViolations is empty; `stages` is PartitionStages.
 std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                         const spec::ClusterSpec& cluster,
                                         const spec::TrainingSpec& training,
                                         const spec::ParallelSpec& parallel,
-                                        const std::vector<spec::VirtualStage>& stages,
-                                        const spec::PipelineSchedule& schedule);
+                                        const std::vector<spec::VirtualStage>& stages);
 
 // The fullest stage, in bytes.
 int64_t PeakBytes(const std::vector<spec::StageMemory>& stages);

@@ -86,20 +86,27 @@ class SharedClock {
   std::vector<Mark> marks_;
 };
 
-// When each stage ends its last action, and the makespan behind it.
-std::vector<double> SimulateEnds(const JobCosts& costs, const spec::ParallelSpec& parallel,
-                                 const spec::PipelineSchedule& schedule,
-                                 const PipelineCosts& pipeline) {
+PipelineTime FastTime(const spec::ParallelSpec& parallel, const StepParts& parts,
+                      const PipelineCosts& pipeline) {
+  return FastPipelineTime(parallel.schedule, parallel.pipeline_parallel_size,
+                          parallel.virtual_pipeline_size, static_cast<int>(parts.num_microbatches),
+                          pipeline);
+}
+
+// When each stage ends its last action.
+std::vector<double> StageEnds(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                              const StepParts& parts, const PipelineCosts& pipeline) {
+  if (!LacksCores(costs)) return FastTime(parallel, parts, pipeline).stage_end_s;
+  // How many stages compute at the same time is seen in the timeline alone.
   spec::PipelineTimeline timeline;
-  SimulatePipeline(schedule, pipeline, &timeline);
-  std::vector<double> ends_s;
-  for (const std::vector<spec::TimedAction>& actions : timeline.by_stage) {
-    ends_s.push_back(actions.back().end_s);
-  }
-  if (!LacksCores(costs)) return ends_s;
+  SimulatePipeline(spec::MakeSchedule(parallel, static_cast<int>(parts.num_microbatches)), pipeline,
+                   &timeline);
   const int ranks_per_stage = costs.job().num_devices / parallel.pipeline_parallel_size;
   const SharedClock clock(timeline, ranks_per_stage, costs.job().cluster.shared_compute_units);
-  for (double& end_s : ends_s) end_s = clock.At(end_s);
+  std::vector<double> ends_s;
+  for (const std::vector<spec::TimedAction>& actions : timeline.by_stage) {
+    ends_s.push_back(clock.At(actions.back().end_s));
+  }
   return ends_s;
 }
 
@@ -116,24 +123,22 @@ double Oversubscription(const JobCosts& costs) {
 }
 
 PipelineRun RunPipeline(const JobCosts& costs, const spec::ParallelSpec& parallel,
-                        const StepParts& parts, const spec::PipelineSchedule& schedule) {
+                        const StepParts& parts) {
   const PipelineCosts pipeline = MakePipelineCosts(parts);
   PipelineRun run;
-  run.finish_s = SimulateEnds(costs, parallel, schedule, pipeline);
+  run.finish_s = StageEnds(costs, parallel, parts, pipeline);
   run.makespan_s = Latest(run.finish_s);
   run.makespan_without_transfers_s =
       parallel.pipeline_parallel_size == 1
           ? run.makespan_s
-          : Latest(SimulateEnds(costs, parallel, schedule, WithoutTransfers(pipeline)));
+          : Latest(StageEnds(costs, parallel, parts, WithoutTransfers(pipeline)));
   return run;
 }
 
 PipelineRun RunPipelineFast(const JobCosts& costs, const spec::ParallelSpec& parallel,
                             const StepParts& parts) {
   const PipelineCosts pipeline = MakePipelineCosts(parts);
-  const PipelineTime time = FastPipelineTime(parallel.schedule, parallel.pipeline_parallel_size,
-                                             parallel.virtual_pipeline_size,
-                                             static_cast<int>(parts.num_microbatches), pipeline);
+  const PipelineTime time = FastTime(parallel, parts, pipeline);
   PipelineRun run{.makespan_s = time.makespan_s,
                   .makespan_without_transfers_s = time.makespan_s,
                   .finish_s = time.stage_end_s};

@@ -1,4 +1,4 @@
-// How long the pipeline of one step runs: simulated, or in closed form.
+// How long the pipeline of one step runs.
 #pragma once
 
 #include <vector>
@@ -19,13 +19,13 @@ struct PipelineRun {
 // all ranks are at it. 1 elsewhere.
 double Oversubscription(const JobCosts& costs);
 
-// The schedule run action by action. Where ranks share too few cores, time stretches by the number
-// of ranks at work over the number of cores.
+// As the simulator has it. Where ranks share too few cores, time stretches by the number of ranks
+// at work over the number of cores.
 PipelineRun RunPipeline(const JobCosts& costs, const spec::ParallelSpec& parallel,
-                        const StepParts& parts, const spec::PipelineSchedule& schedule);
+                        const StepParts& parts);
 
-// In closed form. Where ranks share too few cores: the larger of the critical path and all ranks'
-// work over the cores.
+// For a search: transfers are not told apart from the rest, and where ranks share too few cores the
+// makespan is the larger of the critical path and all ranks' work over the cores.
 PipelineRun RunPipelineFast(const JobCosts& costs, const spec::ParallelSpec& parallel,
                             const StepParts& parts);
 

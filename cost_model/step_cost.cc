@@ -77,15 +77,12 @@ double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const
 StepPrice PriceStep(JobCosts& costs, const spec::ParallelSpec& parallel) {
   const Job& job = costs.job();
   const StepParts parts = MakeStepParts(costs, parallel);
-  const spec::PipelineSchedule schedule =
-      spec::MakeSchedule(parallel, static_cast<int>(parts.num_microbatches));
-  const PipelineRun run = RunPipeline(costs, parallel, parts, schedule);
+  const PipelineRun run = RunPipeline(costs, parallel, parts);
   StepPrice price;
   price.report.time = AccountStep(costs, parallel, parts, run);
   price.report.step_time_s = price.report.time.Total();
   FillRates(job, RecomputedFlops(parts, parallel), price.report);
-  price.report.stages =
-      MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages, schedule);
+  price.report.stages = MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages);
   price.report.peak_bytes = PeakBytes(price.report.stages);
   if (auto violation = FindMemoryViolation(price.report.stages, job.cluster, parallel)) {
     price.violations.push_back(*std::move(violation));

@@ -1,5 +1,4 @@
-// The price of one training step: exactly, by running its schedule through the simulator, or fast,
-// in closed form, for a search over many layouts.
+// The price of one training step: in full, or just enough of it for a search over many layouts.
 #pragma once
 
 #include <vector>
@@ -15,7 +14,7 @@ struct StepPrice {
   std::vector<spec::Violation> violations;
 };
 
-// Prices a layout exactly: schedule simulated action by action, state and activations to the byte.
+// Prices a layout: the pipeline as the simulator has it, state and activations to the byte.
 // Time terms are the account of the stage with the most work: its busy seconds over all
 // micro-batches; pp_comm_s is what the step takes longer than with transfers of no time; bubble_s
 // is the rest of the pipeline's time; dp_comm_s is the reduction of gradients that outlasts the
@@ -25,7 +24,7 @@ struct StepPrice {
 // REQUIRES: FindViolations and FindUnpriced are empty.
 StepPrice PriceStep(JobCosts& costs, const spec::ParallelSpec& parallel);
 
-// Step time and peak memory in closed form.
+// Step time, and memory in closed form: without the padding of gradient buckets.
 struct FastPrice {
   double step_time_s = 0;
   double peak_bytes = 0;    // of the fullest stage

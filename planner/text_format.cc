@@ -45,9 +45,9 @@ std::string FormatFixed(double value, int decimals) {
 }
 
 std::string FormatSeconds(double seconds) {
-  constexpr std::array<Unit, 4> kUnits = {
-      {{100, "s", 1}, {1, "s", 2}, {1e-3, "ms", 2}, {1e-6, "us", 1}}};
+  constexpr std::array<Unit, 3> kUnits = {{{1, "s", 2}, {1e-3, "ms", 2}, {1e-6, "us", 1}}};
   if (seconds == 0) return "0 s";
+  if (std::abs(seconds) >= 100) return base::Concat(FormatFixed(seconds, 1), " s");
   return FormatWithUnit(seconds, kUnits);
 }
 

@@ -15,7 +15,7 @@ void AddModelAndMachine(CLI::App& command, JobOptions& options) {
           "--model", options.model,
           "Preset name, or a file: ours, Hugging Face config.json, Megatron-LM JSON or YAML")
       ->required();
-  command.add_option("--cluster", options.cluster, "Preset name or file")->required();
+  command.add_option("--cluster", options.cluster, "Preset name or file");
   AddOptional(command, "--devices,--gpus", options.num_devices,
               "Devices to use (default: one node of the cluster)")
       ->check(CLI::PositiveNumber);

@@ -131,6 +131,9 @@ void FillTraining(const JobOptions& options, const FileKeys& file, cost_model::J
 }  // namespace
 
 Request MakeRequest(const JobOptions& options, std::vector<std::string>& notes) {
+  // Checked here and not while parsing, where a misspelt flag would be told as a missing one.
+  if (options.model.empty()) throw base::ConfigError("--model is required");
+  if (options.cluster.empty()) throw base::ConfigError("--cluster is required");
   Request request;
   cost_model::Job& job = request.job;
   job.training.global_batch_size = 0;  // not said yet
