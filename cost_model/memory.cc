@@ -18,19 +18,6 @@ std::string Gibibytes(double bytes) {
   return text.str();
 }
 
-// The schedule, or a shorter one whose stages hold as much. 1F1B and interleaved stages repeat
-// themselves after their warm-up, which is over within two rounds of micro-batches: what has not
-// been held by the end of the fourth round never is.
-spec::PipelineSchedule ScheduleUpToPeak(const spec::TrainingSpec& training,
-                                        const spec::ParallelSpec& parallel) {
-  int64_t num_microbatches = spec::NumMicrobatches(training, parallel);
-  if (parallel.schedule != spec::ScheduleKind::kGPipe) {
-    constexpr int64_t kRounds = 4;
-    num_microbatches = std::min(num_microbatches, kRounds * parallel.pipeline_parallel_size);
-  }
-  return spec::MakeSchedule(parallel, static_cast<int>(num_microbatches));
-}
-
 }  // namespace
 
 int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microbatches, int stage) {
@@ -61,12 +48,22 @@ int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& t
   return elements * element_bytes;
 }
 
+spec::PipelineSchedule ScheduleUpToPeak(const spec::TrainingSpec& training,
+                                        const spec::ParallelSpec& parallel) {
+  int64_t num_microbatches = spec::NumMicrobatches(training, parallel);
+  if (parallel.schedule != spec::ScheduleKind::kGPipe) {
+    constexpr int64_t kRounds = 4;
+    num_microbatches = std::min(num_microbatches, kRounds * parallel.pipeline_parallel_size);
+  }
+  return spec::MakeSchedule(parallel, static_cast<int>(num_microbatches));
+}
+
 std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                         const spec::ClusterSpec& cluster,
                                         const spec::TrainingSpec& training,
                                         const spec::ParallelSpec& parallel,
-                                        const std::vector<spec::VirtualStage>& stages) {
-  const spec::PipelineSchedule schedule = ScheduleUpToPeak(training, parallel);
+                                        const std::vector<spec::VirtualStage>& stages,
+                                        const spec::PipelineSchedule& schedule) {
   const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
   const int64_t buffers_bytes =
       WorkspaceBytes(model, training, parallel, shape) + cluster.device.reserved_memory_bytes;

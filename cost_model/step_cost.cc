@@ -4,7 +4,7 @@
 
 #include "cost_model/base/math.h"
 #include "cost_model/memory.h"
-#include "cost_model/spec/device_peak.h"
+#include "cost_model/spec/throughput.h"
 #include "cost_model/step_account.h"
 
 namespace tessera::cost_model {
@@ -16,25 +16,6 @@ double RecomputedFlops(const StepParts& parts, const spec::ParallelSpec& paralle
   for (const BlockCost& cost : parts.costs) flops += cost.recompute_flops;
   return flops * static_cast<double>(parts.num_microbatches) * parallel.data_parallel_size *
          parallel.tensor_parallel_size;
-}
-
-void FillRates(const Job& job, double recomputed_flops, spec::StepReport& report) {
-  const double step_s = report.step_time_s;
-  const auto tokens =
-      static_cast<double>(job.training.global_batch_size * job.training.sequence_length);
-  const double peak_flops_per_s =
-      spec::PeakFlopsPerDevice(job.cluster, job.training.precision, job.num_devices);
-  constexpr double kTera = 1e12;
-  report.tokens_per_s = tokens / step_s;
-  report.tokens_per_s_per_device = report.tokens_per_s / job.num_devices;
-  report.model_flops = spec::ModelFlopsPerStep(job.model, job.training, job.convention);
-  report.hardware_flops = report.model_flops + recomputed_flops;
-  const double model_rate = report.model_flops / step_s / job.num_devices;
-  const double hardware_rate = report.hardware_flops / step_s / job.num_devices;
-  report.model_tflops_per_device = model_rate / kTera;
-  report.hardware_tflops_per_device = hardware_rate / kTera;
-  report.mfu = model_rate / peak_flops_per_s;
-  report.hfu = hardware_rate / peak_flops_per_s;
 }
 
 // Bytes on a rank of pipeline stage `stage`, in closed form: no padding of gradient buckets.
@@ -81,8 +62,12 @@ StepPrice PriceStep(JobCosts& costs, const spec::ParallelSpec& parallel) {
   StepPrice price;
   price.report.time = AccountStep(costs, parallel, parts, run);
   price.report.step_time_s = price.report.time.Total();
-  FillRates(job, RecomputedFlops(parts, parallel), price.report);
-  price.report.stages = MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages);
+  price.report.hardware_flops = spec::ModelFlopsPerStep(job.model, job.training, job.convention) +
+                                RecomputedFlops(parts, parallel);
+  spec::FillThroughput(job.model, job.training, job.cluster, job.num_devices, job.convention,
+                       price.report);
+  price.report.stages = MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages,
+                                 ScheduleUpToPeak(job.training, parallel));
   price.report.peak_bytes = PeakBytes(price.report.stages);
   if (auto violation = FindMemoryViolation(price.report.stages, job.cluster, parallel)) {
     price.violations.push_back(*std::move(violation));
