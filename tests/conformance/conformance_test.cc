@@ -10,6 +10,7 @@
 #include "cost_model/update_cost.h"
 #include "engine/train/rank_trainer.h"
 #include "tests/conformance/conformance_plans.h"
+#include "tests/conformance/counting_source.h"
 #include "tests/testing/run_ranks.h"
 
 namespace tessera::testing {
