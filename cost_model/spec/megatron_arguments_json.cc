@@ -1,6 +1,7 @@
 #include "cost_model/spec/megatron_arguments_json.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cost_model/base/error.h"

@@ -1,5 +1,7 @@
 #include "cost_model/spec/megatron_layout_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "cost_model/base/check.h"
 
 namespace tessera::spec {

@@ -150,6 +150,8 @@ std::string JoinPointer(const std::string& parent, const std::string& key) {
       escaped += "~0";
     } else if (c == '/') {
       escaped += "~1";
+    } else if (static_cast<unsigned char>(c) < ' ') {
+      escaped += '?';
     } else {
       escaped += c;
     }

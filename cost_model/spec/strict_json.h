@@ -17,7 +17,8 @@ nlohmann::json ReadJsonFile(const std::string& path);
 // What an error message says it found: the value where short, otherwise its type.
 std::string DescribeJson(const nlohmann::json& value);
 
-// `parent` + "/" + key, with "~" and "/" of the key escaped (RFC 6901).
+// `parent` + "/" + key, with "~" and "/" of the key escaped (RFC 6901); a control character becomes
+// "?", so that a message stays one line.
 std::string JoinPointer(const std::string& parent, const std::string& key);
 
 // The candidate that differs least from `name`; "" when none is close enough to be a slip of it.

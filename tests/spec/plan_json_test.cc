@@ -173,6 +173,11 @@ TEST_F(PlanJsonTest, AMisspeltKeyIsNamedWithTheKeyMeant) {
                         "\"micro_batch_size\""));
 }
 
+TEST_F(PlanJsonTest, AKeyThatBreaksTheLineStaysInOneLineOfTheMessage) {
+  EXPECT_THAT(ErrorAfter("\"micro_batch_size\"", "\"micro\\nbatch_size\""),
+              HasSubstr("/parallel/micro?batch_size: found an unknown key"));
+}
+
 TEST_F(PlanJsonTest, AMissingKeyIsNamed) {
   EXPECT_THAT(ErrorAfter("\"adam_beta1\": 0.8,", ""),
               HasSubstr("/training/optimizer/adam_beta1: found nothing, expected a number"));
