@@ -2,7 +2,7 @@
 # Installs what building and testing needs on Debian 12 or a relative of it.
 #
 #   scripts/install_deps.sh          compiler, CMake, libraries
-#   scripts/install_deps.sh --dev    also clang-format, clang-tidy, ccache
+#   scripts/install_deps.sh --dev    also clang-format, clang-tidy, ccache, Google Benchmark
 #
 # Does nothing, quickly, when all of it is there.
 set -euo pipefail
@@ -11,7 +11,7 @@ packages=(g++ cmake ninja-build git ca-certificates python3 libopenblas-dev liby
           libcli11-dev nlohmann-json3-dev libeigen3-dev libgtest-dev libgmock-dev)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang-format clang-tidy ccache) ;;
+  --dev) packages+=(clang-format clang-tidy ccache libbenchmark-dev) ;;
   *)
     sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
