@@ -92,24 +92,30 @@ int64_t PeakBytes(const std::vector<spec::StageMemory>& stages) {
   return peak_bytes;
 }
 
+double NeededBytes(const std::vector<spec::StageMemory>& stages, const spec::ClusterSpec& cluster,
+                   const spec::ParallelSpec& parallel) {
+  if (cluster.shared_compute_units == 0) {
+    return kAllocatorSlack * static_cast<double>(PeakBytes(stages));
+  }
+  const int ranks_per_stage = spec::WorldSize(parallel) / parallel.pipeline_parallel_size;
+  double sum_bytes = 0;
+  for (const spec::StageMemory& stage : stages) {
+    sum_bytes += static_cast<double>(stage.Total()) * ranks_per_stage;
+  }
+  return sum_bytes;
+}
+
 std::optional<spec::Violation> FindMemoryViolation(const std::vector<spec::StageMemory>& stages,
                                                    const spec::ClusterSpec& cluster,
                                                    const spec::ParallelSpec& parallel) {
-  const bool is_pool = cluster.shared_compute_units > 0;
-  double needed = static_cast<double>(PeakBytes(stages));
-  if (is_pool) {
-    const int ranks_per_stage = spec::WorldSize(parallel) / parallel.pipeline_parallel_size;
-    needed = 0;
-    for (const spec::StageMemory& stage : stages) {
-      needed += static_cast<double>(stage.Total()) * ranks_per_stage;
-    }
-  }
+  const double needed = NeededBytes(stages, cluster, parallel);
   const auto available = static_cast<double>(cluster.device.memory_bytes);
   if (needed <= available) return std::nullopt;
+  const bool is_pool = cluster.shared_compute_units > 0;
   return spec::Violation{
       .constraint = "device memory",
       .message = base::Concat(is_pool ? "all ranks together need " : "the fullest stage needs ",
-                              Gibibytes(needed), ", but ",
+                              Gibibytes(needed), is_pool ? "" : " with allocator slack", ", but ",
                               is_pool ? "the machine has " : "a device has ", Gibibytes(available)),
       .needed = needed,
       .available = available,

@@ -43,8 +43,16 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
 // The fullest stage, in bytes.
 int64_t PeakBytes(const std::vector<spec::StageMemory>& stages);
 
-// The memory limit, if broken: the fullest stage against a device, or, on a pool of devices that
-// share one memory, the sum over all ranks against the whole.
+// What an allocator of device memory keeps beyond the tensors that live: reserved over allocated
+// bytes of the 43 runs that SimuMax publishes, 1.042 on average.
+inline constexpr double kAllocatorSlack = 1.04;
+
+// Bytes that the memory limit holds against device.memory_bytes: those of the fullest stage with
+// the allocator's slack, or, on a pool whose ranks share one memory, the sum over all ranks.
+double NeededBytes(const std::vector<spec::StageMemory>& stages, const spec::ClusterSpec& cluster,
+                   const spec::ParallelSpec& parallel);
+
+// The memory limit, if broken.
 std::optional<spec::Violation> FindMemoryViolation(const std::vector<spec::StageMemory>& stages,
                                                    const spec::ClusterSpec& cluster,
                                                    const spec::ParallelSpec& parallel);

@@ -85,7 +85,7 @@ FastPrice PriceStepFast(JobCosts& costs, const spec::ParallelSpec& parallel) {
     price.peak_bytes = std::max(price.peak_bytes, stage_bytes);
     sum_bytes += stage_bytes;
   }
-  price.needed_bytes = price.peak_bytes;
+  price.needed_bytes = kAllocatorSlack * price.peak_bytes;
   if (job.cluster.shared_compute_units > 0) {
     price.needed_bytes = sum_bytes * (job.num_devices / parallel.pipeline_parallel_size);
   }

@@ -1,5 +1,7 @@
 #include "planner/answer_text.h"
 
+#include <algorithm>
+
 #include "cost_model/base/check.h"
 #include "planner/text_format.h"
 
@@ -8,10 +10,23 @@ namespace {
 
 using base::Concat;
 
-std::vector<std::string> ComparisonRow(const std::string& name, const RankedLayout& layout) {
+std::vector<std::string> RankingRow(const std::string& mark, const RankedLayout& layout) {
+  const spec::ParallelSpec& parallel = layout.parallel;
   const spec::StepReport& report = layout.report;
-  return {name, LayoutText(layout.parallel), FormatSeconds(report.step_time_s),
-          FormatPercent(report.mfu), FormatBytes(static_cast<double>(report.peak_bytes))};
+  return {mark,
+          std::to_string(parallel.tensor_parallel_size),
+          std::to_string(parallel.pipeline_parallel_size),
+          std::to_string(parallel.virtual_pipeline_size),
+          std::to_string(parallel.data_parallel_size),
+          std::to_string(parallel.micro_batch_size),
+          parallel.sequence_parallel ? "yes" : "no",
+          std::string(spec::ToString(parallel.recompute)),
+          std::to_string(parallel.zero_stage),
+          std::string(spec::ToString(parallel.schedule)),
+          FormatSeconds(report.step_time_s),
+          FormatCount(static_cast<int64_t>(report.tokens_per_s)),
+          FormatPercent(report.mfu),
+          FormatBytes(static_cast<double>(report.peak_bytes))};
 }
 
 }  // namespace
@@ -29,16 +44,16 @@ std::string RejectionsText(const SearchResult& search) {
   return text;
 }
 
-std::string BestPracticeText(const BestPractice& practice, const RankedLayout& chosen) {
-  TextTable table({"", "layout", "step", "MFU", "memory"});
-  table.AddRow(ComparisonRow("choice", chosen));
-  const std::string name = Concat("best practice (", practice.rule, ")");
-  if (practice.layout) {
-    table.AddRow(ComparisonRow(name, *practice.layout));
-  } else {
-    table.AddRow({name, "infeasible", "", "", ""});
-  }
-  return table.ToString(2);
+std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
+                        const std::optional<BestPractice>& best_practice) {
+  TextTable table({"#", "tp", "pp", "vpp", "dp", "mbs", "sp", "recompute", "zero", "schedule",
+                   "step", "tokens/s", "MFU", "memory"});
+  const size_t num_shown = std::min(rows.size(), static_cast<size_t>(num_rows));
+  for (size_t i = 0; i < num_shown; ++i) table.AddRow(RankingRow(std::to_string(i + 1), rows[i]));
+  if (!best_practice) return table.ToString(2);
+  if (best_practice->layout) table.AddRow(RankingRow("bp", *best_practice->layout));
+  return Concat(table.ToString(2), "  bp: the best-practice table, ", best_practice->rule,
+                best_practice->layout ? "" : ": infeasible", "\n");
 }
 
 std::string RepairsText(const std::vector<Repair>& repairs) {

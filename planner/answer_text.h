@@ -1,6 +1,7 @@
 // The parts of an answer beside the priced layouts, as text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@ namespace tessera::planner {
 // How many layouts each constraint ruled out, with one example.
 std::string RejectionsText(const SearchResult& search);
 
-// The table's layout beside the choice, both priced.
-std::string BestPracticeText(const BestPractice& practice, const RankedLayout& chosen);
+// The first `num_rows` of the ranking: layout, step time, tokens/s, MFU, peak memory; below them,
+// marked "bp", what the best-practice table would pick.
+std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
+                        const std::optional<BestPractice>& best_practice);
 
 // What to change, and what it would bring.
 std::string RepairsText(const std::vector<Repair>& repairs);

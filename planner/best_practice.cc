@@ -51,7 +51,10 @@ std::optional<BestPractice> PriceBestPractice(const Request& request, cost_model
     return practice;
   }
   for (const Rejection& rejection : found.rejections) {
-    practice.violations.push_back(rejection.example);
+    // A layout that only lacks memory came furthest: its reason counts first.
+    const bool is_memory = rejection.constraint == "device memory";
+    practice.violations.insert(is_memory ? practice.violations.begin() : practice.violations.end(),
+                               rejection.example);
   }
   return practice;
 }

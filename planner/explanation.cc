@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost_model/base/check.h"
+#include "cost_model/memory.h"
 #include "planner/layout_text.h"
 #include "planner/text_format.h"
 
@@ -66,25 +67,12 @@ std::string LimitText(const spec::StepReport& report) {
   return text + " of the step.";
 }
 
-std::string MemoryText(const Request& request, const RankedLayout& chosen) {
-  const spec::ClusterSpec& cluster = request.job.cluster;
-  const auto available = static_cast<double>(cluster.device.memory_bytes);
-  if (cluster.shared_compute_units > 0) {
-    double sum = 0;
-    for (const spec::StageMemory& stage : chosen.report.stages) {
-      sum += static_cast<double>(stage.Total()) * request.job.num_devices /
-             chosen.parallel.pipeline_parallel_size;
-    }
-    return Concat("Memory: all ranks together take ", FormatBytes(sum), " of ",
-                  FormatBytes(available), ", ", FormatBytes(available - sum), " are free.");
-  }
-  const auto peak = static_cast<double>(chosen.report.peak_bytes);
+std::string FullestStageText(const spec::StepReport& report) {
   const auto fullest =
-      std::max_element(chosen.report.stages.begin(), chosen.report.stages.end(),
+      std::max_element(report.stages.begin(), report.stages.end(),
                        [](const auto& a, const auto& b) { return a.Total() < b.Total(); });
-  return Concat("Memory: the fullest stage (", fullest - chosen.report.stages.begin(), ") takes ",
-                FormatBytes(peak), " of ", FormatBytes(available), ", ",
-                FormatBytes(available - peak), " are free.");
+  return Concat("the fullest stage (", fullest - report.stages.begin(), ") holds ",
+                FormatBytes(static_cast<double>(report.peak_bytes)));
 }
 
 std::string BestPracticeSentence(const Request& request, const RankedLayout& chosen,
@@ -112,12 +100,30 @@ std::string TieText(const std::vector<RankedLayout>& rows) {
   size_t num_ties = 0;
   while (num_ties + 1 < rows.size() && IsTie(rows[0], rows[num_ties + 1])) ++num_ties;
   if (num_ties == 0) return "";
+  const auto leanest = std::min_element(
+      rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(num_ties) + 1,
+      [](const auto& a, const auto& b) { return a.report.peak_bytes < b.report.peak_bytes; });
   return Concat("Ties: the next ", FormatPlural(static_cast<int64_t>(num_ties), "row"),
                 num_ties == 1 ? " is" : " are", " within ", FormatPercent(kTieShare),
-                " of the choice, closer than an estimate can tell.");
+                " of the choice, closer than an estimate can tell; among them, ",
+                LayoutText(leanest->parallel), " takes the least memory, ",
+                FormatBytes(static_cast<double>(leanest->report.peak_bytes)), ".");
 }
 
 }  // namespace
+
+std::string MemoryText(const Request& request, const RankedLayout& layout) {
+  const spec::ClusterSpec& cluster = request.job.cluster;
+  const auto available = static_cast<double>(cluster.device.memory_bytes);
+  const double needed = cost_model::NeededBytes(layout.report.stages, cluster, layout.parallel);
+  const std::string free = FormatBytes(available - needed);
+  if (cluster.shared_compute_units > 0) {
+    return Concat("Memory: all ranks together take ", FormatBytes(needed), " of the machine's ",
+                  FormatBytes(available), ", ", free, " are free.");
+  }
+  return Concat("Memory: ", FullestStageText(layout.report), ", with allocator slack ",
+                FormatBytes(needed), " of ", FormatBytes(available), "; ", free, " are free.");
+}
 
 std::string DifferenceText(const spec::TimeBreakdown& chosen, const spec::TimeBreakdown& other) {
   std::vector<TimeTerm> terms = TermsOf(chosen);

@@ -17,6 +17,9 @@ inline constexpr double kTieShare = 0.01;
 // tensor-parallel communication, 0.10 s more pipeline bubble".
 std::string DifferenceText(const spec::TimeBreakdown& chosen, const spec::TimeBreakdown& other);
 
+// How full the fullest stage is, and what is left. REQUIRES: the layout fits.
+std::string MemoryText(const Request& request, const RankedLayout& layout);
+
 // The choice, its lead over the best other mesh, what limits it, its memory, the best-practice
 // table, ties. REQUIRES: the search found a row.
 std::vector<std::string> Explain(const Request& request, const SearchResult& search,

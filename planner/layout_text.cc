@@ -1,7 +1,5 @@
 #include "planner/layout_text.h"
 
-#include <algorithm>
-
 #include "cost_model/base/check.h"
 #include "cost_model/spec/device_peak.h"
 #include "cost_model/spec/parameter_list.h"
@@ -141,26 +139,6 @@ std::vector<TimeTerm> TermsOf(const spec::TimeBreakdown& time) {
           {"pipeline bubble", time.bubble_s},
           {"optimizer", time.optimizer_s},
           {"gradient norm and clearing", time.other_s}};
-}
-
-std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows) {
-  TextTable table({"#", "tp", "pp", "vpp", "dp", "mbs", "sp", "recompute", "zero", "schedule",
-                   "step", "tokens/s", "MFU", "memory"});
-  const size_t num_shown = std::min(rows.size(), static_cast<size_t>(num_rows));
-  for (size_t i = 0; i < num_shown; ++i) {
-    const spec::ParallelSpec& parallel = rows[i].parallel;
-    const spec::StepReport& report = rows[i].report;
-    table.AddRow(
-        {std::to_string(i + 1), std::to_string(parallel.tensor_parallel_size),
-         std::to_string(parallel.pipeline_parallel_size),
-         std::to_string(parallel.virtual_pipeline_size),
-         std::to_string(parallel.data_parallel_size), std::to_string(parallel.micro_batch_size),
-         parallel.sequence_parallel ? "yes" : "no", std::string(spec::ToString(parallel.recompute)),
-         std::to_string(parallel.zero_stage), std::string(spec::ToString(parallel.schedule)),
-         FormatSeconds(report.step_time_s), FormatCount(static_cast<int64_t>(report.tokens_per_s)),
-         FormatPercent(report.mfu), FormatBytes(static_cast<double>(report.peak_bytes))});
-  }
-  return table.ToString(2);
 }
 
 std::string BreakdownText(const RankedLayout& layout, const Request& request) {

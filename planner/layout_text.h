@@ -26,9 +26,6 @@ struct TimeTerm {
 // All terms, in a fixed order; they sum to the step time.
 std::vector<TimeTerm> TermsOf(const spec::TimeBreakdown& time);
 
-// A ranked table of the first `num_rows`: layout, step time, tokens/s, MFU, peak memory.
-std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows);
-
 // Everything about one priced layout: step time, rates with their formula, time terms with their
 // shares, memory by stage.
 std::string BreakdownText(const RankedLayout& layout, const Request& request);

@@ -20,7 +20,14 @@ void Try(const std::string& change, const Request& changed, std::vector<Repair>&
   cost_model::JobCosts costs(request.job);
   SearchResult found = Search(request, costs);
   if (found.rows.empty()) return;
-  repairs.push_back({change, request.job.num_devices, std::move(found.rows.front())});
+  Repair repair{change, request.job.num_devices, std::move(found.rows.front())};
+  for (const Repair& earlier : repairs) {
+    const bool is_known = earlier.num_devices == repair.num_devices &&
+                          earlier.layout.parallel == repair.layout.parallel &&
+                          earlier.layout.report.step_time_s == repair.layout.report.step_time_s;
+    if (is_known) return;
+  }
+  repairs.push_back(std::move(repair));
 }
 
 void FreePipeline(PinnedAxes& pins) {
@@ -73,7 +80,10 @@ void TryMeshes(const Request& request, std::vector<Repair>& repairs) {
     Try(change, changed, repairs);
   };
   if (pins.virtual_pipeline_size || pins.schedule) {
-    attempt("another schedule", FreePipeline);
+    Request changed = request;
+    changed.fixed.layers_per_virtual_stage.clear();
+    FreePipeline(changed.pins);
+    Try("another schedule", changed, repairs);
   }
   if (pins.pipeline_parallel_size) {
     attempt("another pipeline size", [](PinnedAxes& axes) {

@@ -7,6 +7,7 @@
 #include "planner/cli/commands.h"
 #include "planner/cli/job_options.h"
 #include "planner/cli/output_options.h"
+#include "planner/explanation.h"
 #include "planner/result_json.h"
 #include "planner/search_space.h"
 #include "planner/text_format.h"
@@ -33,12 +34,7 @@ void PrintText(const Request& request, const RankedLayout& layout,
   std::cout << "Layout: " << LayoutText(layout.parallel) << "\n\n";
   if (layout.report.step_time_s > 0) std::cout << BreakdownText(layout, request) << "\n";
   if (violations.empty()) {
-    const double free_bytes = static_cast<double>(request.job.cluster.device.memory_bytes) -
-                              static_cast<double>(layout.report.peak_bytes);
-    std::cout << "Fits: the fullest stage takes "
-              << FormatBytes(static_cast<double>(layout.report.peak_bytes)) << " of "
-              << FormatBytes(static_cast<double>(request.job.cluster.device.memory_bytes)) << ", "
-              << FormatBytes(free_bytes) << " are free.\n";
+    std::cout << WrapText(MemoryText(request, layout), "");
     return;
   }
   std::cout << "Infeasible:\n";

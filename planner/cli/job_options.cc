@@ -1,5 +1,7 @@
 #include "planner/cli/job_options.h"
 
+#include "cost_model/base/check.h"
+
 namespace tessera::planner {
 namespace {
 
@@ -7,6 +9,18 @@ template <typename T>
 CLI::Option* AddOptional(CLI::App& command, const std::string& names, std::optional<T>& value,
                          const std::string& description) {
   return command.add_option(names, value, description);
+}
+
+// Whole numbers from one on; the message is ours, CLI11's shows the largest double.
+CLI::Validator AtLeastOne() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        int64_t value = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        if (is_number && value >= 1) return std::string();
+        return base::Concat("found ", text, ", expected a whole number of at least 1");
+      },
+      "POSITIVE");
 }
 
 void AddModelAndMachine(CLI::App& command, JobOptions& options) {
@@ -18,7 +32,7 @@ void AddModelAndMachine(CLI::App& command, JobOptions& options) {
   command.add_option("--cluster", options.cluster, "Preset name or file");
   AddOptional(command, "--devices,--gpus", options.num_devices,
               "Devices to use (default: one node of the cluster)")
-      ->check(CLI::PositiveNumber);
+      ->check(AtLeastOne());
   command.add_option("--hyperparameters", options.hyperparameters,
                      "Training keys (learning rate, steps, ...): preset name or JSON file");
 }
@@ -26,7 +40,7 @@ void AddModelAndMachine(CLI::App& command, JobOptions& options) {
 void AddAxes(CLI::App& command, JobOptions& options) {
   const auto add_size = [&](const std::string& names, std::optional<int>& value,
                             const std::string& description) {
-    AddOptional(command, names, value, description)->check(CLI::PositiveNumber)->group("Layout");
+    AddOptional(command, names, value, description)->check(AtLeastOne())->group("Layout");
   };
   add_size("--tp,--tensor-model-parallel-size", options.tensor_parallel_size,
            "Tensor-parallel size");
@@ -41,7 +55,7 @@ void AddAxes(CLI::App& command, JobOptions& options) {
            options.virtual_pipeline_size,
            "Chunks of layers a pipeline stage (interleaved schedule)");
   AddOptional(command, "--micro-batch-size", options.micro_batch_size, "Samples of one pass")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeastOne())
       ->group("Layout");
 }
 
@@ -80,11 +94,11 @@ void AddChoices(CLI::App& command, JobOptions& options) {
 void AddTraining(CLI::App& command, JobOptions& options) {
   AddOptional(command, "--global-batch-size", options.global_batch_size,
               "Samples of one optimizer step")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeastOne())
       ->group("Training");
   AddOptional(command, "--seq-length", options.sequence_length,
               "Tokens of one sample (default: the model's)")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeastOne())
       ->group("Training");
   AddOptional(command, "--precision", options.precision,
               "fp32|bf16|fp16|fp8 (default: the first of bf16, fp16, fp32 that the device has)")
@@ -102,7 +116,7 @@ void AddTraining(CLI::App& command, JobOptions& options) {
       ->check(CLI::IsMember({"unfused", "flash"}))
       ->group("Training");
   AddOptional(command, "--steps,--train-iters", options.steps, "Optimizer steps of the run")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeastOne())
       ->group("Training");
   AddOptional(command, "--seed", options.seed, "Seed of weights and data order")->group("Training");
   command

@@ -76,10 +76,7 @@ void PrintText(const Request& request, const Answer& answer,
     std::cout << "No layout fits.\n" << RejectionsText(search) << RepairsText(answer.repairs);
     return;
   }
-  std::cout << RankingText(search.rows, request.num_rows) << "\n";
-  if (answer.best_practice) {
-    std::cout << BestPracticeText(*answer.best_practice, search.rows.front()) << "\n";
-  }
+  std::cout << RankingText(search.rows, request.num_rows, answer.best_practice) << "\n";
   for (const std::string& sentence : answer.explanation) std::cout << WrapText(sentence, "  - ");
   if (!search.rejections.empty()) std::cout << "\n" << RejectionsText(search);
 }
@@ -116,7 +113,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<PlanOptions>();
   AddJobOptions(*command, options->job);
   command->add_option("--top", options->num_rows, "Rows of the ranking (default 10)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1000));
   AddOutputOptions(*command, options->output);
   command->footer(kExamples);
   command->callback([options, &exit_code] { exit_code = RunPlan(*options); });

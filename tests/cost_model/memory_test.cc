@@ -134,6 +134,15 @@ TEST(MemoryTest, StateTakesThePublishedBytesAParameter) {
   EXPECT_DOUBLE_EQ(static_cast<double>(memory.optimizer_bytes), 12 * weights / 8);
 }
 
+TEST(MemoryTest, ADeviceOfItsOwnKeepsRoomForItsAllocator) {
+  Job job = RoundJob(1);
+  const std::vector<spec::StageMemory> memory = Memory(job, {});
+  job.cluster.device.memory_bytes = PeakBytes(memory) * 105 / 100;
+  EXPECT_FALSE(FindMemoryViolation(memory, job.cluster, {}).has_value());
+  job.cluster.device.memory_bytes = PeakBytes(memory) * 103 / 100;
+  EXPECT_TRUE(FindMemoryViolation(memory, job.cluster, {}).has_value());
+}
+
 TEST(MemoryTest, APoolAddsUpItsRanks) {
   Job job = RoundJob(4);
   job.cluster.shared_compute_units = 2;
