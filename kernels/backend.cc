@@ -207,7 +207,8 @@ void Backend::Rope(const RopeArgs& args) {
   const OpRecord record{OpKind::kRope,
                         {args.num_rows, args.num_heads, args.head_dim, Flag(args.inverse)}};
   CheckPositive(record, {args.num_rows, args.sequence, args.num_heads, args.head_dim});
-  CheckPresent(record.kind, {args.qk, args.inverse_frequency});
+  CheckPresent(record.kind, {args.qk});
+  TESSERA_CHECK(args.inverse_frequency != nullptr, "no frequencies of ", base::ToString(record));
   TESSERA_CHECK(args.head_dim % 2 == 0, "head_dim of ", base::ToString(record));
   TESSERA_CHECK(args.stride >= args.num_heads * args.head_dim, "stride ", args.stride, " of ",
                 base::ToString(record));

@@ -86,7 +86,8 @@ struct SwiGluBackwardArgs {
 // The position of row r is r % sequence.
 struct RopeArgs {
   Array qk;  // [num_rows, num_heads, head_dim] with row stride `stride`: q heads, then k heads
-  ConstArray inverse_frequency;  // [head_dim / 2]
+  // [head_dim / 2], host memory; in double, as late positions turn many times.
+  const double* inverse_frequency = nullptr;
   int64_t num_rows = 0, sequence = 0, num_heads = 0, head_dim = 0, stride = 0;
   bool inverse = false;
 };

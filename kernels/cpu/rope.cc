@@ -22,7 +22,7 @@ void RotateHead(float* x, const float* cosines, const float* sines, int64_t half
 
 }  // namespace
 
-void RopeTable::Prepare(const float* inverse_frequency, int64_t half, int64_t sequence) {
+void RopeTable::Prepare(const double* inverse_frequency, int64_t half, int64_t sequence) {
   if (static_cast<int64_t>(inverse_frequency_.size()) != half ||
       !std::equal(inverse_frequency_.begin(), inverse_frequency_.end(), inverse_frequency)) {
     inverse_frequency_.assign(inverse_frequency, inverse_frequency + half);
@@ -34,7 +34,6 @@ void RopeTable::Prepare(const float* inverse_frequency, int64_t half, int64_t se
   for (int64_t position = num_kept; position < sequence; ++position) {
     float* const row = values_.data() + position * 2 * half;
     for (int64_t i = 0; i < half; ++i) {
-      // In double: a float product of a late position is off by whole hundredths of a turn.
       const double angle = static_cast<double>(position) * inverse_frequency[i];
       row[i] = static_cast<float>(std::cos(angle));
       row[half + i] = static_cast<float>(std::sin(angle));
@@ -46,7 +45,7 @@ void CpuBackend::DoRope(const RopeArgs& args) {
   const int64_t half = args.head_dim / 2;
   float* const qk = args.qk.As<float>();
   const float direction = args.inverse ? -1.0F : 1.0F;
-  rope_table_.Prepare(args.inverse_frequency.As<float>(), half, args.sequence);
+  rope_table_.Prepare(args.inverse_frequency, half, args.sequence);
   pool_.ForRanges(
       args.num_rows, RowGrain(args.num_heads * args.head_dim), 1, [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {

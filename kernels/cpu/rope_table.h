@@ -10,7 +10,7 @@ namespace tessera::kernels {
 class RopeTable {
  public:
   // Makes Row(p) valid for p < sequence. `inverse_frequency` has `half` entries.
-  void Prepare(const float* inverse_frequency, int64_t half, int64_t sequence);
+  void Prepare(const double* inverse_frequency, int64_t half, int64_t sequence);
 
   // [cosines (half), sines (half)] of a position.
   const float* Row(int64_t position) const {
@@ -18,7 +18,7 @@ class RopeTable {
   }
 
  private:
-  std::vector<float> inverse_frequency_;
+  std::vector<double> inverse_frequency_;
   std::vector<float> values_;
 };
 

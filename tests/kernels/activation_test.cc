@@ -62,11 +62,10 @@ TEST(SwiGluTest, FarNegativeGatesGiveZeroAndNotANumberStays) {
 }
 
 // Llama's frequencies: base^(-2i / head_dim).
-Floats InverseFrequency(int64_t head_dim) {
-  Floats frequency(head_dim / 2);
+Doubles InverseFrequency(int64_t head_dim) {
+  Doubles frequency(head_dim / 2);
   for (size_t i = 0; i < frequency.size(); ++i) {
-    frequency[i] = static_cast<float>(
-        std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim)));
+    frequency[i] = std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
   }
   return frequency;
 }
@@ -79,10 +78,10 @@ TEST(RopeTest, TurnsQueriesAndKeysAndLeavesTheRestAlone) {
       const int64_t width = kNumHeads * head_dim;
       const int64_t stride = width + head_dim;
       const Floats before = RandomFloats(kNumRows * stride, 1);
-      const Floats frequency = InverseFrequency(head_dim);
-      const DeviceFloats qk(*backend, before), inverse_frequency(*backend, frequency);
+      const Doubles frequency = InverseFrequency(head_dim);
+      const DeviceFloats qk(*backend, before);
       RopeArgs args{.qk = qk,
-                    .inverse_frequency = inverse_frequency,
+                    .inverse_frequency = frequency.data(),
                     .num_rows = kNumRows,
                     .sequence = kSequence,
                     .num_heads = kNumHeads,
@@ -90,11 +89,10 @@ TEST(RopeTest, TurnsQueriesAndKeysAndLeavesTheRestAlone) {
                     .stride = stride};
       backend->Rope(args);
       const Floats after = qk.Values();
-      ExpectNear(
-          Columns(after, stride, 0, width),
-          reference::Rope(kNumRows, kSequence, kNumHeads, head_dim,
-                          ToDoubles(Columns(before, stride, 0, width)), ToDoubles(frequency), 1.0),
-          kTolerance, base::Concat("head_dim ", head_dim));
+      ExpectNear(Columns(after, stride, 0, width),
+                 reference::Rope(kNumRows, kSequence, kNumHeads, head_dim,
+                                 ToDoubles(Columns(before, stride, 0, width)), frequency, 1.0),
+                 kTolerance, base::Concat("head_dim ", head_dim));
       EXPECT_EQ(Columns(after, stride, width, head_dim), Columns(before, stride, width, head_dim));
       args.inverse = true;
       backend->Rope(args);
@@ -107,21 +105,20 @@ TEST(RopeTest, LongerSequencesAndOtherFrequenciesFollowShorterOnes) {
   const auto backend = MakeCpuBackend(1);
   constexpr int64_t kHeadDim = 8;
   for (const auto& [sequence, base_factor] :
-       {std::pair<int64_t, float>{4, 1.0F}, {4096, 1.0F}, {16, 0.5F}}) {
-    Floats frequency = InverseFrequency(kHeadDim);
-    for (float& value : frequency) value *= base_factor;
+       {std::pair<int64_t, double>{4, 1.0}, {4096, 1.0}, {16, 0.5}}) {
+    Doubles frequency = InverseFrequency(kHeadDim);
+    for (double& value : frequency) value *= base_factor;
     const Floats before = RandomFloats(sequence * kHeadDim, 1);
-    const DeviceFloats qk(*backend, before), inverse_frequency(*backend, frequency);
+    const DeviceFloats qk(*backend, before);
     backend->Rope({.qk = qk,
-                   .inverse_frequency = inverse_frequency,
+                   .inverse_frequency = frequency.data(),
                    .num_rows = sequence,
                    .sequence = sequence,
                    .num_heads = 1,
                    .head_dim = kHeadDim,
                    .stride = kHeadDim});
     ExpectNear(qk.Values(),
-               reference::Rope(sequence, sequence, 1, kHeadDim, ToDoubles(before),
-                               ToDoubles(frequency), 1.0),
+               reference::Rope(sequence, sequence, 1, kHeadDim, ToDoubles(before), frequency, 1.0),
                kTolerance, base::Concat("sequence ", sequence));
   }
 }

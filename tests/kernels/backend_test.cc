@@ -8,6 +8,8 @@
 namespace tessera::kernels::testing {
 namespace {
 
+constexpr double kFrequencies[4] = {1, 0.1, 0.01, 0.001};
+
 using base::AttentionStats;
 using base::CheckFailure;
 using base::Epilogue;
@@ -125,7 +127,7 @@ TEST_F(BackendTest, RowOperationsReportTheirShape) {
   });
   ExpectRecord({OpKind::kRope, {6, 4, 8, 1}}, [&] {
     backend->Rope({.qk = f,
-                   .inverse_frequency = g,
+                   .inverse_frequency = kFrequencies,
                    .num_rows = 6,
                    .sequence = 3,
                    .num_heads = 4,
@@ -284,7 +286,7 @@ TEST_F(BackendTest, WrongShapesAndAliasesAreRefused) {
                                           .out_stride = 12}),
                CheckFailure);
   EXPECT_THROW(backend->Rope({.qk = f,
-                              .inverse_frequency = g,
+                              .inverse_frequency = kFrequencies,
                               .num_rows = 1,
                               .sequence = 1,
                               .num_heads = 1,
