@@ -39,7 +39,7 @@ class AttentionBlock {
   Parameter qkv_bias_;    // [qkv_width], null when the model has none
   Parameter output_weight_;
   Parameter output_bias_;
-  std::vector<float> inverse_frequency_;  // [head_dim / 2], empty without rotary positions
+  std::vector<double> inverse_frequency_;  // [head_dim / 2], empty without rotary positions
 };
 
 }  // namespace tessera::engine

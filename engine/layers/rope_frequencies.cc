@@ -19,14 +19,14 @@ double Stretch(double frequency, const spec::RopeScaling& scaling) {
 
 }  // namespace
 
-std::vector<float> InverseRopeFrequencies(const spec::ModelSpec& model) {
-  std::vector<float> frequencies;
+std::vector<double> InverseRopeFrequencies(const spec::ModelSpec& model) {
+  std::vector<double> frequencies;
   if (model.position != spec::PositionKind::kRope) return frequencies;
   for (int64_t i = 0; i < model.head_dim / 2; ++i) {
     double frequency = std::pow(
         model.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim));
     if (model.rope_scaling) frequency = Stretch(frequency, *model.rope_scaling);
-    frequencies.push_back(static_cast<float>(frequency));
+    frequencies.push_back(frequency);
   }
   return frequencies;
 }

@@ -103,10 +103,11 @@ void SwiGluBackward(benchmark::State& state) {
 void Rope(benchmark::State& state) {
   constexpr int64_t kHeads = 24, kHeadDim = 64, kStride = 3 * kHidden;
   MemoryBound(state, 8.0 * kTokens * kHeads * kHeadDim, [](Backend& backend, const auto& time) {
-    const Buffer qk(backend, kTokens * kStride), frequency(backend, kHeadDim / 2);
+    const Buffer qk(backend, kTokens * kStride);
+    const std::vector<double> frequency(kHeadDim / 2, 0.1);
     time([&] {
       backend.Rope({.qk = qk,
-                    .inverse_frequency = frequency,
+                    .inverse_frequency = frequency.data(),
                     .num_rows = kTokens,
                     .sequence = kTokens,
                     .num_heads = kHeads,
