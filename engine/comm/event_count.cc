@@ -12,10 +12,10 @@
 namespace tessera::engine {
 namespace {
 
-// About 5 us of looking: longer than a small operation between two running threads takes, shorter
-// than falling asleep and waking up.
-constexpr int kNumSpins = 300;
-constexpr int kNumYields = 20;
+// A few microseconds of looking: longer than a small operation between two running threads takes.
+// No more, because the kernel may have put the thread that is waited for on the same core.
+constexpr int kNumSpins = 50;
+constexpr int kNumYields = 50;
 
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
                   std::atomic<uint32_t>::is_always_lock_free,

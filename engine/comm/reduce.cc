@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -39,12 +40,18 @@ struct Float16 {
   static uint16_t Store(float value) { return FloatToFloat16(value); }
 };
 
+template <typename T>
+bool IsNan(T value) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(value);
+  return false;
+}
+
 template <ReduceOp op, typename T>
 T Combine(T a, T b) {
   if constexpr (op == ReduceOp::kMax) {
-    return a < b ? b : a;
+    return a < b || IsNan(b) ? b : a;
   } else if constexpr (op == ReduceOp::kMin) {
-    return b < a ? b : a;
+    return b < a || IsNan(b) ? b : a;
   } else if constexpr (std::is_same_v<T, int64_t>) {
     // Unsigned, because a signed sum must not overflow.
     return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));

@@ -12,8 +12,9 @@
 namespace tessera::engine {
 namespace {
 
-// Large enough to hide the claiming of a fragment, small enough for two cores to share 256 KiB.
-constexpr int64_t kFragmentBytes = 64 * 1024;
+// Large enough to hide the claiming of a fragment, small enough for two cores to share 256 KiB and
+// for the inputs of a fragment to stay in the second-level cache.
+constexpr int64_t kFragmentBytes = 128 * 1024;
 
 std::string_view ToString(base::ReduceOp op) {
   switch (op) {

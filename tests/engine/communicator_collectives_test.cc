@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <thread>
 #include <vector>
@@ -112,6 +113,19 @@ TEST(CommunicatorCollectivesTest, ReduceScatterThenAllGatherEqualsAllReduceBitwi
     ExpectReduceScatterThenAllGather(num_ranks, 100'003, DType::kFloat32, ReduceOp::kSum);
     ExpectReduceScatterThenAllGather(num_ranks, 100'003, DType::kBFloat16, ReduceOp::kAvg);
   }
+}
+
+TEST(CommunicatorCollectivesTest, ANanOnAnyRankIsSeenByAll) {
+  constexpr int kNumRanks = 3;
+  RunRanks(kNumRanks, [](Communicator& world) {
+    for (const ReduceOp op : kOps) {
+      // Element i is NaN on rank i alone.
+      std::vector<float> data(kNumRanks, 1.0f);
+      data[world.rank()] = std::nanf("");
+      world.AllReduce(data.data(), data.data(), kNumRanks, DType::kFloat32, op);
+      for (const float value : data) EXPECT_TRUE(std::isnan(value)) << static_cast<int>(op);
+    }
+  });
 }
 
 TEST(CommunicatorCollectivesTest, BroadcastGivesEveryRankTheDataOfTheRoot) {
