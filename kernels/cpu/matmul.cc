@@ -15,11 +15,11 @@ struct Tile {
   int64_t row = 0, col = 0, num_rows = 0, num_cols = 0;
 };
 
-// How c[m, n] is cut. Each tile packs its share of a and b anew, so tiles are large and near
-// square; they are also the unit of load balance, and what an epilogue finds in the cache.
+// How c[m, n] is cut into equal tiles.
 struct TileGrid {
   int64_t tile_rows = 0, tile_cols = 0, num_row_tiles = 0, num_col_tiles = 0;
 
+  int64_t NumTiles() const { return num_row_tiles * num_col_tiles; }
   Tile At(int64_t index, int64_t m, int64_t n) const {
     const int64_t row = index / num_col_tiles * tile_rows;
     const int64_t col = index % num_col_tiles * tile_cols;
@@ -30,10 +30,12 @@ struct TileGrid {
 // Multiples of the micro-kernels of the AVX2 and AVX-512 BLAS builds (up to 48 wide).
 constexpr int64_t kRowUnit = 16;
 constexpr int64_t kColUnit = 48;
-constexpr int64_t kMaxTileRows = 512;
-constexpr int64_t kMaxTileCols = 1536;
 // Below this many multiply-adds a tile is not worth the wake-up of a thread.
-constexpr int64_t kMinTileWork = int64_t{1} << 20;
+constexpr int64_t kMinTileWork = int64_t{1} << 19;
+// From this many on (some 40 ms) tiles are cut finer than the number of threads asks for, so that a
+// thread which lost its core to others does less.
+constexpr int64_t kMaxTileWork = int64_t{1} << 31;
+constexpr int64_t kMaxTilesPerThread = 4;
 
 TileGrid MakeGrid(int64_t rows, int64_t cols, int64_t m, int64_t n) {
   const int64_t tile_rows = base::RoundUp(base::CeilDiv(m, rows), kRowUnit);
@@ -41,25 +43,30 @@ TileGrid MakeGrid(int64_t rows, int64_t cols, int64_t m, int64_t n) {
   return {tile_rows, tile_cols, base::CeilDiv(m, tile_rows), base::CeilDiv(n, tile_cols)};
 }
 
+// Relative time of a grid. The BLAS packs the operands of each tile anew, which costs as much as
+// kPackingCost more columns for a row of tiles, and as many more rows for a column of them:
+// measured 9 % for tiles of 64 rows and 6 % for tiles of 192 columns.
+double GridCost(const TileGrid& grid, int num_threads) {
+  constexpr double kPackingCost = 8;
+  const auto num_rounds = static_cast<double>(base::CeilDiv(grid.NumTiles(), num_threads));
+  const auto rows = static_cast<double>(grid.tile_rows);
+  const auto cols = static_cast<double>(grid.tile_cols);
+  return num_rounds * (rows * cols + kPackingCost * (rows + cols));
+}
+
 TileGrid ChooseGrid(int64_t m, int64_t n, int64_t k, int num_threads) {
-  if (num_threads == 1 || m * n * k < 2 * kMinTileWork) return {m, n, 1, 1};
-  int64_t rows = base::CeilDiv(m, kMaxTileRows);
-  int64_t cols = base::CeilDiv(n, kMaxTileCols);
-  TileGrid grid = MakeGrid(rows, cols, m, n);
-  while (grid.num_row_tiles * grid.num_col_tiles % num_threads != 0 &&
-         grid.num_row_tiles * grid.num_col_tiles < 4 * num_threads) {
-    const bool splits_rows = m / (rows + 1) >= kRowUnit;
-    const bool splits_cols = n / (cols + 1) >= kColUnit;
-    if (!splits_rows && !splits_cols) break;
-    if (splits_rows && (!splits_cols || m * cols > n * rows)) {
-      ++rows;
-    } else {
-      ++cols;
-    }
-    if (m * n / (rows * cols) * k < kMinTileWork) break;
-    grid = MakeGrid(rows, cols, m, n);
+  const TileGrid whole = {m, n, 1, 1};
+  const int64_t work = m * n * k;
+  if (num_threads == 1 || work < 2 * kMinTileWork) return whole;
+  const int64_t tiles_per_thread =
+      std::clamp(work / num_threads / kMaxTileWork, int64_t{1}, kMaxTilesPerThread);
+  const int64_t num_tiles = std::min(num_threads * tiles_per_thread, work / kMinTileWork);
+  TileGrid best = MakeGrid(1, num_tiles, m, n);
+  for (int64_t rows = 2; rows <= num_tiles; ++rows) {
+    const TileGrid grid = MakeGrid(rows, num_tiles / rows, m, n);
+    if (GridCost(grid, num_threads) < GridCost(best, num_threads)) best = grid;
   }
-  return grid;
+  return best;
 }
 
 void MultiplyTile(const MatMulArgs& args, const Tile& tile) {
@@ -131,7 +138,7 @@ void CpuBackend::DoMatMul(const MatMulArgs& args) {
                 "BLAS counts in 32 bits: m ", args.m, " n ", args.n, " k ", args.k);
   PrepareBlas();
   const TileGrid grid = ChooseGrid(args.m, args.n, args.k, pool_.num_threads());
-  pool_.ForEachTask(grid.num_row_tiles * grid.num_col_tiles, [&](int, int64_t index) {
+  pool_.ForEachTask(grid.NumTiles(), [&](int, int64_t index) {
     const Tile tile = grid.At(index, args.m, args.n);
     MultiplyTile(args, tile);
     ApplyEpilogue(args, tile);

@@ -6,22 +6,15 @@
 namespace tessera::kernels {
 namespace {
 
-// About 2 us of spinning, then a few turns for other threads of the core, then sleep: a wake-up
-// costs some 5 us, a spinning thread costs another rank its core.
-constexpr int kNumSpins = 64;
+// About a microsecond of spinning, then a few turns for other threads of the core, then sleep: a
+// wake-up costs some 5 us, a spinning thread costs another rank its core.
+constexpr int kNumSpins = 500;
 constexpr int kNumYields = 16;
-
-inline void PauseCore() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 // Waits until `value` is no longer `old`.
 void WaitWhileEqual(const std::atomic<uint32_t>& value, uint32_t old) {
   for (int i = 0; i < kNumSpins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
-    PauseCore();
   }
   for (int i = 0; i < kNumYields; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
