@@ -24,11 +24,9 @@ CLI::Validator AtLeastOne() {
 }
 
 void AddModelAndMachine(CLI::App& command, JobOptions& options) {
-  command
-      .add_option(
-          "--model", options.model,
-          "Preset name, or a file: ours, Hugging Face config.json, Megatron-LM JSON or YAML")
-      ->required();
+  command.add_option(
+      "--model", options.model,
+      "Preset name, or a file: ours, Hugging Face config.json, Megatron-LM JSON or YAML");
   command.add_option("--cluster", options.cluster, "Preset name or file");
   AddOptional(command, "--devices,--gpus", options.num_devices,
               "Devices to use (default: one node of the cluster)")
