@@ -1,13 +1,13 @@
 #include "engine/train/train_job.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hugging_face.h"
 #include "engine/comm/thread_world.h"
 #include "engine/train/engine_limits.h"
+#include "engine/train/machine_profile.h"
 #include "engine/train/run_report.h"
 #include "engine/train/trace_json.h"
 
@@ -16,8 +16,7 @@ namespace {
 
 int ThreadsPerRank(const spec::Plan& plan) {
   if (plan.threads_per_rank > 0) return plan.threads_per_rank;
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return std::max(1, cores / plan.num_devices);
+  return std::max(1, ReadHostInfo().num_cores / plan.num_devices);
 }
 
 std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
