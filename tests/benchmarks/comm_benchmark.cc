@@ -52,7 +52,7 @@ double MedianSeconds(int num_ranks, int64_t num_bytes, const Operation& run) {
   return times_s[times_s.size() / 2];
 }
 
-// One way from each even rank to the odd one after it, then back: half of the round trip counts.
+// Half of the bytes from each even rank to the odd one after it, then the other half back.
 void PingPong(Communicator& world, Buffers& buffers, int64_t num_elements) {
   const int peer = world.rank() ^ 1;
   const bool is_first = world.rank() % 2 == 0;
