@@ -54,10 +54,20 @@ bool IsEngineCommand(const std::string& name) {
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+void CheckCommandName(const CLI::App& app, const std::string& name) {
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() == name) return;
+    known += base::Concat(known.empty() ? "" : ", ", command->get_name());
+  }
+  throw base::ConfigError("command", "", base::Concat("\"", name, "\""),
+                          base::Concat("one of ", known));
+}
+
 int Run(int argc, char** argv) {
   if (argc > 1 && IsEngineCommand(argv[1])) RunEngine(argc, argv);
   CLI::App app("Plans and runs parallel Transformer training.", "tessera");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.footer(kExamples);
   int exit_code = base::kExitDone;
   planner::AddPlanCommand(app, exit_code);
@@ -68,10 +78,14 @@ int Run(int argc, char** argv) {
     app.add_subcommand(command.name, command.description);
   }
   try {
+    if (argc > 1 && argv[1][0] != '-') CheckCommandName(app, argv[1]);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     throw base::ConfigError(FirstLine(error.what()));
+  }
+  if (app.get_subcommands().empty()) {
+    throw base::ConfigError("no command given (`tessera --help` lists them)");
   }
   return exit_code;
 }

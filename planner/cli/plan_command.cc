@@ -36,13 +36,14 @@ struct Answer {
   std::vector<Repair> repairs;
 };
 
-Answer FindAnswer(const Request& request) {
+Answer FindAnswer(const Request& request, bool is_quiet) {
   const auto start = std::chrono::steady_clock::now();
   cost_model::JobCosts costs(request.job);
   Answer answer;
   answer.search = Search(request, costs);
   answer.best_practice = PriceBestPractice(request, costs);
   if (answer.search.rows.empty()) {
+    if (!is_quiet) std::cerr << "No layout fits; trying what would.\n";
     answer.repairs = FindRepairs(request);
   } else {
     answer.explanation = Explain(request, answer.search, answer.best_practice);
@@ -69,7 +70,7 @@ void PrintText(const Request& request, const Answer& answer,
   const SearchResult& search = answer.search;
   std::cout << RequestText(request) << "\n";
   for (const std::string& note : notes) std::cout << WrapText(note, "note: ");
-  std::cout << FormatPlural(search.num_layouts, "layout") << " priced in "
+  std::cout << FormatPlural(search.num_layouts, "layout") << " examined in "
             << FormatSeconds(answer.search_s) << ", " << FormatCount(search.num_feasible)
             << " feasible.\n\n";
   if (search.rows.empty()) {
@@ -85,7 +86,7 @@ int RunPlan(const PlanOptions& options) {
   std::vector<std::string> notes;
   Request request = MakeRequest(options.job, notes);
   request.num_rows = options.num_rows;
-  const Answer answer = FindAnswer(request);
+  const Answer answer = FindAnswer(request, options.output.quiet);
   if (!options.output.quiet) {
     if (options.output.is_json()) {
       std::cout << AnswerToJson(request, answer, notes).dump(2) << "\n";
