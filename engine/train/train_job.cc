@@ -6,6 +6,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hugging_face.h"
 #include "engine/comm/thread_world.h"
+#include "engine/train/core_binding.h"
 #include "engine/train/engine_limits.h"
 #include "engine/train/machine_profile.h"
 #include "engine/train/run_report.h"

@@ -18,6 +18,7 @@
 #include "cost_model/spec/op_list.h"
 #include "engine/comm/thread_world.h"
 #include "engine/pipeline/stopwatch.h"
+#include "engine/train/core_binding.h"
 #include "engine/train/rank_trainer.h"
 #include "tests/benchmarks/kernel_peaks.h"
 #include "tests/conformance/counting_source.h"
@@ -110,6 +111,7 @@ Outcome Run(const spec::Plan& plan, int threads_per_rank, int num_steps) {
   Outcome outcome;
   kernels::SgemmPeak peak(threads_per_rank * plan.num_devices);
   engine::RunThreadRanks(plan.num_devices, {}, [&](engine::Communicator& world) {
+    engine::BindToOwnCores(world.rank(), world.size(), threads_per_rank);
     engine::RankTrainer trainer(plan, world, source, threads_per_rank);
     OpTimer timer;
     for (int step = 0; step <= num_steps; ++step) {  // the first is warm-up
