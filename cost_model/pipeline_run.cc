@@ -1,6 +1,7 @@
 #include "cost_model/pipeline_run.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cost_model/pipeline_simulator.h"
 
@@ -93,21 +94,40 @@ PipelineTime FastTime(const spec::ParallelSpec& parallel, const StepParts& parts
                           pipeline);
 }
 
-// When each stage ends its last action.
-std::vector<double> StageEnds(const JobCosts& costs, const spec::ParallelSpec& parallel,
-                              const StepParts& parts, const PipelineCosts& pipeline) {
-  if (!LacksCores(costs)) return FastTime(parallel, parts, pipeline).stage_end_s;
+// By stage.
+struct Ends {
+  std::vector<double> end_s;    // of its last action
+  std::vector<double> stretch;  // as in PipelineRun
+};
+
+// Seconds that a stage computes, by the clock of the timeline and by the shared one.
+double Stretch(const std::vector<spec::TimedAction>& actions, const SharedClock& clock) {
+  double busy_s = 0, shared_s = 0;
+  for (const spec::TimedAction& timed : actions) {
+    if (spec::IsTransfer(timed.action.kind)) continue;
+    busy_s += timed.end_s - timed.start_s;
+    shared_s += clock.At(timed.end_s) - clock.At(timed.start_s);
+  }
+  return shared_s / busy_s;
+}
+
+Ends StageEnds(const JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
+               const PipelineCosts& pipeline) {
+  if (!LacksCores(costs)) {
+    return {.end_s = FastTime(parallel, parts, pipeline).stage_end_s, .stretch = {}};
+  }
   // How many stages compute at the same time is seen in the timeline alone.
   spec::PipelineTimeline timeline;
   SimulatePipeline(spec::MakeSchedule(parallel, static_cast<int>(parts.num_microbatches)), pipeline,
                    &timeline);
   const int ranks_per_stage = costs.job().num_devices / parallel.pipeline_parallel_size;
   const SharedClock clock(timeline, ranks_per_stage, costs.job().cluster.shared_compute_units);
-  std::vector<double> ends_s;
+  Ends ends;
   for (const std::vector<spec::TimedAction>& actions : timeline.by_stage) {
-    ends_s.push_back(clock.At(actions.back().end_s));
+    ends.end_s.push_back(clock.At(actions.back().end_s));
+    ends.stretch.push_back(Stretch(actions, clock));
   }
-  return ends_s;
+  return ends;
 }
 
 double Latest(const std::vector<double>& times_s) {
@@ -125,13 +145,15 @@ double Oversubscription(const JobCosts& costs) {
 PipelineRun RunPipeline(const JobCosts& costs, const spec::ParallelSpec& parallel,
                         const StepParts& parts) {
   const PipelineCosts pipeline = MakePipelineCosts(parts);
+  Ends ends = StageEnds(costs, parallel, parts, pipeline);
   PipelineRun run;
-  run.finish_s = StageEnds(costs, parallel, parts, pipeline);
-  run.makespan_s = Latest(run.finish_s);
-  run.makespan_without_transfers_s =
-      parallel.pipeline_parallel_size == 1
-          ? run.makespan_s
-          : Latest(StageEnds(costs, parallel, parts, WithoutTransfers(pipeline)));
+  run.makespan_s = Latest(ends.end_s);
+  run.finish_s = ends.end_s;
+  if (parallel.pipeline_parallel_size > 1) {
+    ends = StageEnds(costs, parallel, parts, WithoutTransfers(pipeline));
+  }
+  run.makespan_without_transfers_s = Latest(ends.end_s);
+  run.stretch = std::move(ends.stretch);
   return run;
 }
 
@@ -141,7 +163,8 @@ PipelineRun RunPipelineFast(const JobCosts& costs, const spec::ParallelSpec& par
   const PipelineTime time = FastTime(parallel, parts, pipeline);
   PipelineRun run{.makespan_s = time.makespan_s,
                   .makespan_without_transfers_s = time.makespan_s,
-                  .finish_s = time.stage_end_s};
+                  .finish_s = time.stage_end_s,
+                  .stretch = {}};
   if (!LacksCores(costs)) return run;
   double work_s = 0;
   for (const BlockCost& cost : parts.costs) work_s += cost.Forward() + cost.Backward();

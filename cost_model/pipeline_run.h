@@ -13,6 +13,9 @@ struct PipelineRun {
   double makespan_s = 0;
   double makespan_without_transfers_s = 0;
   std::vector<double> finish_s;  // by pipeline stage
+  // How many times longer a stage's work takes because ranks wait for cores, by pipeline stage;
+  // empty where none does.
+  std::vector<double> stretch;
 };
 
 // Ranks that share a pool of cores, more of them than cores: how many times longer work takes while

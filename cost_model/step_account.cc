@@ -5,16 +5,18 @@
 namespace tessera::cost_model {
 namespace {
 
-// The stage that has the most to do, all its micro-batches together.
-BlockCost BusiestStage(const StepParts& parts, const spec::ParallelSpec& parallel) {
-  BlockCost busiest;
+// The stage that has the most to do.
+int BusiestStage(const StepParts& parts, const spec::ParallelSpec& parallel) {
+  int busiest = 0;
+  double most_s = 0;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
     const BlockCost cost = PipelineStageCost(parts, parallel, stage);
-    if (cost.Forward() + cost.Backward() > busiest.Forward() + busiest.Backward()) busiest = cost;
+    const double work_s = cost.Forward() + cost.Backward();
+    if (work_s <= most_s) continue;
+    busiest = stage;
+    most_s = work_s;
   }
-  BlockCost total;
-  total.Add(busiest, static_cast<double>(parts.num_microbatches));
-  return total;
+  return busiest;
 }
 
 // Seconds from the end of the pipeline until every stage has reduced its gradients.
@@ -39,19 +41,20 @@ double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
 
 spec::TimeBreakdown AccountStep(const JobCosts& costs, const spec::ParallelSpec& parallel,
                                 const StepParts& parts, const PipelineRun& run) {
-  const BlockCost busiest = BusiestStage(parts, parallel);
+  const int busiest = BusiestStage(parts, parallel);
   const double slowdown = Oversubscription(costs);
+  BlockCost work;  // of the busiest stage, as long as it takes with the cores there are
+  work.Add(PipelineStageCost(parts, parallel, busiest),
+           static_cast<double>(parts.num_microbatches) *
+               (run.stretch.empty() ? 1.0 : run.stretch[busiest]));
   const double pipeline_s = run.makespan_without_transfers_s;
-  const double busy_s = busiest.Forward() + busiest.Backward();
-  // Work stretches where ranks wait for cores, but never past the pipeline's end.
-  const double stretch = std::max(1.0, std::min(slowdown, pipeline_s / busy_s));
 
   spec::TimeBreakdown time;
-  time.forward_s = stretch * busiest.forward_s;
-  time.backward_s = stretch * busiest.backward_s;
-  time.recompute_s = stretch * busiest.recompute_s;
-  time.tp_comm_s = stretch * (busiest.forward_comm_s + busiest.backward_comm_s);
-  time.bubble_s = std::max(0.0, pipeline_s - stretch * busy_s);
+  time.forward_s = work.forward_s;
+  time.backward_s = work.backward_s;
+  time.recompute_s = work.recompute_s;
+  time.tp_comm_s = work.forward_comm_s + work.backward_comm_s;
+  time.bubble_s = std::max(0.0, pipeline_s - work.Forward() - work.Backward());
   time.pp_comm_s = run.makespan_s - pipeline_s;
   time.dp_comm_s = ReductionTail(costs, parallel, parts, run);
 
