@@ -36,16 +36,21 @@ int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microb
 
 int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                        const spec::ParallelSpec& parallel, const spec::LocalShape& shape) {
-  const int64_t element_bytes = base::SizeBytes(spec::TypesOf(training.precision).activation);
-  const int64_t mlp_width =
-      model.activation == spec::ActivationKind::kSwiGlu ? 2 * shape.ffn : shape.ffn;
-  int64_t elements = 2 * shape.tokens * shape.hidden;
-  elements += 2 * shape.tokens * std::max(shape.qkv_width, mlp_width);
-  if (parallel.attention == spec::AttentionKind::kUnfused) {
-    elements += shape.batch * shape.heads * shape.sequence * shape.sequence;
-  }
-  if (parallel.pipeline_parallel_size > 1) elements += 4 * spec::PipelineTransferElements(shape);
-  return elements * element_bytes;
+  const bool is_gated = model.activation == spec::ActivationKind::kSwiGlu;
+  const int64_t t = shape.tokens;
+  const int64_t gradient = shape.local_tokens * shape.hidden;
+  const int64_t gathered = shape.sequence_parallel ? t * shape.hidden : 0;
+  const int64_t partial_sums = t * shape.hidden + (shape.sequence_parallel ? gradient : 0);
+  const int64_t first_mlp_width = is_gated ? 2 * shape.ffn : shape.ffn;
+  const int64_t score_gradients = parallel.attention == spec::AttentionKind::kUnfused
+                                      ? shape.batch * shape.heads * shape.sequence * shape.sequence
+                                      : 0;
+  const int64_t widest =
+      std::max({gathered + t * (is_gated ? 3 * shape.ffn : shape.ffn),
+                t * first_mlp_width + partial_sums, gathered + t * shape.attention_width,
+                t * (shape.attention_width + shape.qkv_width) + score_gradients,
+                t * shape.qkv_width + partial_sums});
+  return (gradient + widest) * base::SizeBytes(spec::TypesOf(training.precision).activation);
 }
 
 spec::PipelineSchedule ScheduleUpToPeak(const spec::TrainingSpec& training,

@@ -15,12 +15,15 @@ namespace tessera::cost_model {
 // Narayanan et al. 2021, arXiv:2104.04473, section 2.2.
 int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microbatches, int stage);
 
-// Bytes that come and go within an operation, on top of parameters and saved activations: an
-// estimate of what a rank's workspace and communication buffers hold at most.
-//   2 e T h            a gathered input and its gradient (T tokens, hidden size h, e bytes each)
-//   2 e T w            the widest activation of a layer and its gradient (w = qkv or MLP width)
-//   e b a s^2          gradient of the probabilities, unfused attention only
-//   4 e T_local h      activations and gradients of neighbours under way, pp > 1 only
+// Most bytes that come and go within the backward pass of a layer, on top of parameters and saved
+// activations; the received gradient is the first of them. With T tokens, L of them held here under
+// sequence parallelism (G = T h gathered then, else 0), widths h hidden, f MLP, w its first
+// product's, q of queries, keys and values, o of the attention's output, in elements the largest of
+//   L h + G + T f (3 T f with a gate)   MLP: gradient, its gathered form, gradients within
+//   L h + T w + T h (+ L h)             partial sums of the input's gradient (and their scattering)
+//   L h + G + T o
+//   L h + T (o + q) (+ b a s^2)         attention (gradient of probabilities where it keeps them)
+//   L h + T q + T h (+ L h)
 int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                        const spec::ParallelSpec& parallel, const spec::LocalShape& shape);
 
