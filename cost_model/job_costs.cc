@@ -21,7 +21,7 @@ uint64_t MicrobatchKey(const spec::ParallelSpec& parallel) {
   key = key << 1 | static_cast<uint64_t>(parallel.sequence_parallel);
   key = key << 2 | static_cast<uint64_t>(parallel.recompute);
   key = key << 1 | static_cast<uint64_t>(parallel.attention);
-  key = key << 1 | static_cast<uint64_t>(parallel.pipeline_parallel_size > 1);
+  key = key << 1 | static_cast<uint64_t>(parallel.schedule == spec::ScheduleKind::kInterleaved);
   return key;
 }
 

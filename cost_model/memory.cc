@@ -50,7 +50,10 @@ int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& t
                 t * first_mlp_width + partial_sums, gathered + t * shape.attention_width,
                 t * (shape.attention_width + shape.qkv_width) + score_gradients,
                 t * shape.qkv_width + partial_sums});
-  return (gradient + widest) * base::SizeBytes(spec::TypesOf(training.precision).activation);
+  const bool receives_ahead = parallel.schedule == spec::ScheduleKind::kInterleaved;
+  const int64_t received = receives_ahead ? spec::PipelineTransferElements(shape) : 0;
+  return (gradient + widest + received) *
+         base::SizeBytes(spec::TypesOf(training.precision).activation);
 }
 
 spec::PipelineSchedule ScheduleUpToPeak(const spec::TrainingSpec& training,

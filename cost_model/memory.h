@@ -24,6 +24,7 @@ int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microb
 //   L h + G + T o
 //   L h + T (o + q) (+ b a s^2)         attention (gradient of probabilities where it keeps them)
 //   L h + T q + T h (+ L h)
+// and L h of an activation that an interleaved stage receives ahead of its turn.
 int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                        const spec::ParallelSpec& parallel, const spec::LocalShape& shape);
 
