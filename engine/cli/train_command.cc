@@ -1,13 +1,13 @@
 #include "engine/cli/train_command.h"
 
 #include <iostream>
-#include <map>
 #include <memory>
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
 #include "engine/cli/interrupt.h"
 #include "engine/cli/train_table.h"
+#include "engine/data/data_format.h"
 #include "engine/pipeline/stopwatch.h"
 #include "engine/train/metrics_json.h"
 #include "engine/train/train_job.h"
@@ -34,29 +34,23 @@ struct Flags {
   int64_t steps = 0;
   int threads_per_rank = 0;
   bool quiet = false;
+  std::string data_format = "auto";
+  std::string data_order = "shuffled";
   TrainOptions options;
 };
 
-const std::map<std::string, DataFormat> kDataFormats = {
-    {"auto", DataFormat::kAuto},      {"idx", DataFormat::kIndexed},
-    {"raw-u8", DataFormat::kRawU8},   {"raw-u16", DataFormat::kRawU16},
-    {"raw-i32", DataFormat::kRawI32}, {"llmc", DataFormat::kLlmC}};
-const std::map<std::string, DataOrder> kDataOrders = {{"shuffled", DataOrder::kShuffled},
-                                                      {"sequential", DataOrder::kSequential}};
-
-void AddDataFlags(CLI::App& command, TrainOptions& options) {
-  command.add_option("--data", options.data_path, "Token file, or prefix of a .bin/.idx pair")
+void AddDataFlags(CLI::App& command, Flags& flags) {
+  command
+      .add_option("--data", flags.options.data_path, "Token file, or prefix of a .bin/.idx pair")
       ->required();
   command
-      .add_option("--data-format", options.data_format,
+      .add_option("--data-format", flags.data_format,
                   "auto, idx, raw-u8, raw-u16, raw-i32 or llmc; auto goes by magic number and name")
-      ->transform(CLI::CheckedTransformer(kDataFormats).description(""))
-      ->default_str("auto");
+      ->capture_default_str();
   command
-      .add_option("--data-order", options.data_order,
-                  "shuffled (as Megatron-LM's GPT dataset) or sequential")
-      ->transform(CLI::CheckedTransformer(kDataOrders).description(""))
-      ->default_str("shuffled");
+      .add_option("--data-order", flags.data_order,
+                  "shuffled (as Megatron-LM's GPT dataset, laid out for --steps) or sequential")
+      ->capture_default_str();
 }
 
 void AddStateFlags(CLI::App& command, Flags& flags) {
@@ -149,6 +143,8 @@ class StepPrinter {
 
 void Run(Flags& flags) {
   ParseInit(flags.init, flags.options);
+  flags.options.data_format = DataFormatFromString(flags.data_format);
+  flags.options.data_order = DataOrderFromString(flags.data_order);
   LoadPlan(flags);
   std::unique_ptr<MetricsWriter> metrics;
   if (!flags.metrics.empty()) {
@@ -179,7 +175,7 @@ void AddTrainCommand(CLI::App& app, int& exit_code) {
   command->footer(kExamples);
   auto flags = std::make_shared<Flags>();
   AddRunFlags(*command, *flags);
-  AddDataFlags(*command, flags->options);
+  AddDataFlags(*command, *flags);
   AddStateFlags(*command, *flags);
   command->callback([flags, &exit_code] {
     Run(*flags);
