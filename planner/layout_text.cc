@@ -23,9 +23,10 @@ std::string RecomputeText(spec::Recompute recompute) {
 }
 
 std::string TimeTable(const spec::StepReport& report) {
+  constexpr double kLeastShare = 1e-9;  // less is rounding
   TextTable table({"time", "seconds", "share"});
   for (const TimeTerm& term : TermsOf(report.time)) {
-    if (term.seconds == 0) continue;
+    if (term.seconds < kLeastShare * report.step_time_s) continue;
     table.AddRow({term.name, FormatFixed(term.seconds, 4),
                   FormatPercent(term.seconds / report.step_time_s)});
   }
