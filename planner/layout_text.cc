@@ -61,21 +61,19 @@ std::string RatesText(const spec::StepReport& report, const Request& request) {
   const cost_model::Job& job = request.job;
   const double peak =
       spec::PeakFlopsPerDevice(job.cluster, job.training.precision, job.num_devices);
-  constexpr double kTera = 1e12;
   const bool is_causal = job.convention == spec::FlopsConvention::kCausal;
+  const double device_seconds = report.step_time_s * job.num_devices;
   return Concat(
       "  tokens/s         ", FormatCount(static_cast<int64_t>(report.tokens_per_s)), " (",
       FormatFixed(report.tokens_per_s_per_device, 1), " per device)\n", "  MFU              ",
-      FormatPercent(report.mfu), " = ", FormatFixed(report.model_flops / kTera, 2),
-      " model TFLOPs / (", FormatFixed(report.step_time_s, 4), " s x ", job.num_devices, " x ",
-      FormatFixed(peak / kTera, 3),
-      " TFLOP/s dense peak): ", FormatFixed(report.model_tflops_per_device, 2),
-      " TFLOP/s per device\n",
+      FormatPercent(report.mfu), " = ", FormatSi(report.model_flops), "FLOP / (",
+      FormatSeconds(report.step_time_s), " x ", job.num_devices, " x ", FormatSi(peak),
+      "FLOP/s dense peak): ", FormatSi(report.model_flops / device_seconds), "FLOP/s per device\n",
       "                   model FLOPs = 3 x forward products, no recomputation, attention ",
       is_causal ? "halved (causal)" : "in full", "\n", "  HFU              ",
       FormatPercent(report.hfu),
-      " with recomputation: ", FormatFixed(report.hardware_tflops_per_device, 2),
-      " TFLOP/s per device\n");
+      " with recomputation: ", FormatSi(report.hardware_flops / device_seconds),
+      "FLOP/s per device\n");
 }
 
 // The schedule's bubble against the work of the stage that has the most.
@@ -119,12 +117,15 @@ std::string LayoutText(const spec::ParallelSpec& parallel) {
 
 std::string RequestText(const Request& request) {
   const cost_model::Job& job = request.job;
-  constexpr double kBillion = 1e9;
-  return Concat(job.model.name, " (",
-                FormatFixed(static_cast<double>(spec::NumParameters(job.model)) / kBillion, 2),
-                " B parameters) on ", FormatPlural(job.num_devices, "device"), " of ",
-                job.cluster.name, ", global batch ", FormatCount(job.training.global_batch_size),
-                " x ", FormatCount(job.training.sequence_length), " tokens, ",
+  const auto num_parameters = static_cast<double>(spec::NumParameters(job.model));
+  constexpr double kBillion = 1e9;  // told as "B", as model names do
+  const std::string size = num_parameters >= kBillion
+                               ? Concat(FormatFixed(num_parameters / kBillion, 1), " B")
+                               : FormatSi(num_parameters);
+  return Concat(job.model.name, " (", size, " parameters) on ",
+                FormatPlural(job.num_devices, "device"), " of ", job.cluster.name,
+                ", global batch ", FormatCount(job.training.global_batch_size), " x ",
+                FormatCount(job.training.sequence_length), " tokens, ",
                 spec::ToString(job.training.precision));
 }
 

@@ -59,6 +59,17 @@ std::string FormatBytes(double bytes) {
   return FormatWithUnit(bytes, kUnits);
 }
 
+std::string FormatSi(double value) {
+  constexpr std::array<Unit, 7> kUnits = {{{1e18, "E", 1},
+                                           {1e15, "P", 1},
+                                           {1e12, "T", 1},
+                                           {1e9, "G", 1},
+                                           {1e6, "M", 1},
+                                           {1e3, "k", 1},
+                                           {1, "", 1}}};
+  return FormatWithUnit(value, kUnits);
+}
+
 std::string FormatPercent(double share) { return FormatFixed(100 * share, 1) + " %"; }
 
 std::string FormatCount(int64_t count) {

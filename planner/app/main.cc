@@ -64,6 +64,14 @@ void CheckCommandName(const CLI::App& app, const std::string& name) {
                           base::Concat("one of ", known));
 }
 
+// A misspelt flag is told as such, and not as whatever the parser missed for it.
+std::string ParseProblem(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> left_over = app.remaining(true);
+  if (left_over.empty()) return FirstLine(error.what());
+  return base::Concat(left_over.front(),
+                      ": found an unknown argument, expected one that --help shows");
+}
+
 int Run(int argc, char** argv) {
   if (argc > 1 && IsEngineCommand(argv[1])) RunEngine(argc, argv);
   CLI::App app("Plans and runs parallel Transformer training.", "tessera");
@@ -82,7 +90,7 @@ int Run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    throw base::ConfigError(FirstLine(error.what()));
+    throw base::ConfigError(ParseProblem(app, error));
   }
   if (app.get_subcommands().empty()) {
     throw base::ConfigError("no command given (`tessera --help` lists them)");

@@ -44,6 +44,14 @@ void PrintText(const Request& request, const RankedLayout& layout,
   std::cout << RepairsText(repairs);
 }
 
+std::string WhyInfeasible(const std::vector<spec::Violation>& violations) {
+  std::string reason;
+  for (const spec::Violation& violation : violations) {
+    reason += (reason.empty() ? "the layout is infeasible: " : "; ") + violation.message;
+  }
+  return reason;
+}
+
 int RunEstimate(const EstimateOptions& options) {
   std::vector<std::string> notes;
   Request request = MakeRequest(options.job, notes);
@@ -67,7 +75,10 @@ int RunEstimate(const EstimateOptions& options) {
       PrintText(request, layout, price.violations, notes, repairs);
     }
   }
-  if (!price.violations.empty()) return base::kExitInfeasible;
+  if (!price.violations.empty()) {
+    TellInfeasible(WhyInfeasible(price.violations));
+    return base::kExitInfeasible;
+  }
   if (!options.output.plan_path.empty()) {
     WriteChosenPlan(request, layout, options.output.plan_path);
   }

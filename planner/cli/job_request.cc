@@ -29,6 +29,9 @@ int64_t UsualBatchTokens(int64_t num_parameters) {
 // On a pool of a machine's cores: few samples, so that a step takes seconds.
 constexpr int64_t kPoolBatchSize = 8;
 
+// Far beyond any batch trained with; the simulator plays a step's micro-batches one by one.
+constexpr int64_t kMaxGlobalBatchSize = 1'000'000;
+
 int64_t DefaultGlobalBatchSize(const cost_model::Job& job) {
   const int64_t num_devices = job.num_devices;
   if (job.cluster.shared_compute_units > 0) {
@@ -125,6 +128,10 @@ void FillTraining(const JobOptions& options, const FileKeys& file, cost_model::J
                            FormatCount(training.global_batch_size), " samples (",
                            FormatCount(training.global_batch_size * training.sequence_length),
                            " tokens)."));
+  }
+  if (training.global_batch_size > kMaxGlobalBatchSize) {
+    throw base::ConfigError("--global-batch-size", "", std::to_string(training.global_batch_size),
+                            Concat("at most ", FormatCount(kMaxGlobalBatchSize), " samples"));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "planner/cli/output_options.h"
 
+#include <iostream>
+
 #include "cost_model/spec/spec_json.h"
 
 namespace tessera::planner {
@@ -9,6 +11,10 @@ void AddOutputOptions(CLI::App& command, OutputOptions& options) {
       ->check(CLI::IsMember({"table", "json"}));
   command.add_option("--out", options.plan_path, "Write the plan to this file, for tessera train");
   command.add_flag("--quiet", options.quiet, "Print errors only");
+}
+
+void TellInfeasible(const std::string& reason) {
+  std::cerr << "tessera: error: " << reason << "\n";
 }
 
 void WriteChosenPlan(const Request& request, const RankedLayout& chosen, const std::string& path) {

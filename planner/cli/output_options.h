@@ -17,6 +17,9 @@ struct OutputOptions {
 
 void AddOutputOptions(CLI::App& command, OutputOptions& options);
 
+// One line on stderr: why there is no layout to go on with. Printed even with --quiet.
+void TellInfeasible(const std::string& reason);
+
 // Writes the chosen layout with its prediction as a plan file.
 void WriteChosenPlan(const Request& request, const RankedLayout& chosen, const std::string& path);
 

@@ -82,6 +82,25 @@ void PrintText(const Request& request, const Answer& answer,
   if (!search.rejections.empty()) std::cout << "\n" << RejectionsText(search);
 }
 
+// Axes that do not multiply to the devices rule out most of what is tried: any other reason tells
+// more.
+const Rejection& MostTelling(const std::vector<Rejection>& rejections) {
+  for (const Rejection& rejection : rejections) {
+    const bool is_product = rejection.constraint.starts_with("devices %") ||
+                            rejection.constraint.starts_with("world size");
+    if (!is_product) return rejection;
+  }
+  return rejections.front();
+}
+
+std::string WhyNothingFits(const SearchResult& search) {
+  if (search.rejections.empty()) return "no layout fits: there is none to try";
+  const Rejection& reason = MostTelling(search.rejections);
+  return base::Concat("no layout fits: ", FormatCount(reason.num_layouts), " of ",
+                      FormatCount(search.num_layouts), " tried fail by ", reason.constraint,
+                      reason.example.message.empty() ? "" : ": ", reason.example.message);
+}
+
 int RunPlan(const PlanOptions& options) {
   std::vector<std::string> notes;
   Request request = MakeRequest(options.job, notes);
@@ -94,7 +113,10 @@ int RunPlan(const PlanOptions& options) {
       PrintText(request, answer, notes);
     }
   }
-  if (answer.search.rows.empty()) return base::kExitInfeasible;
+  if (answer.search.rows.empty()) {
+    TellInfeasible(WhyNothingFits(answer.search));
+    return base::kExitInfeasible;
+  }
   if (!options.output.plan_path.empty()) {
     WriteChosenPlan(request, answer.search.rows.front(), options.output.plan_path);
     if (!options.output.quiet && !options.output.is_json()) {
