@@ -2,6 +2,8 @@
 // front door `tessera` runs it.
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "cost_model/base/error.h"
 #include "engine/cli/checkpoint_command.h"
@@ -13,9 +15,16 @@ namespace {
 
 using namespace tessera;
 
-int Fail(const char* message, int exit_code) {
-  std::cerr << "tessera: error: " << message << '\n';
+int Fail(const std::string& message, int exit_code) {
+  std::cerr << "tessera: error: " << message.substr(0, message.find('\n')) << '\n';
   return exit_code;
+}
+
+// A misspelt flag is told as such, and not as whatever the parser missed for it.
+std::string ParseProblem(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> left_over = app.remaining(true);
+  if (left_over.empty()) return error.what();
+  return left_over.front() + ": found an unknown argument, expected one that --help shows";
 }
 
 int Run(int argc, char** argv) {
@@ -31,7 +40,7 @@ int Run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return Fail(error.what(), base::kExitWrongInput);
+    return Fail(ParseProblem(app, error), base::kExitWrongInput);
   }
   return exit_code;
 }

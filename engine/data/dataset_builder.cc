@@ -79,9 +79,12 @@ BuildResult BuildIndexedDataset(const BuildOptions& options,
   result.num_documents = writer.num_documents();
   result.num_tokens = writer.num_tokens();
   if (result.num_tokens == 0) {
-    throw base::ConfigError("input of the data build", "",
-                            base::Concat(result.num_inputs, " files without any text"),
-                            "text to tokenize");
+    throw base::ConfigError(
+        options.inputs.front().path, "",
+        result.num_inputs == 1
+            ? "a file without any text"
+            : base::Concat("no text, as in all of the ", result.num_inputs, " input files"),
+        "text to tokenize");
   }
   writer.Finish();
   return result;
