@@ -41,11 +41,11 @@ void* CpuBackend::Allocate(size_t bytes) {
 void CpuBackend::Free(void* memory, size_t) { std::free(memory); }
 
 void CpuBackend::CopyToDevice(void* device, const void* host, size_t bytes) {
-  std::memcpy(device, host, bytes);
+  if (bytes > 0) std::memcpy(device, host, bytes);
 }
 
 void CpuBackend::CopyToHost(void* host, const void* device, size_t bytes) {
-  std::memcpy(host, device, bytes);
+  if (bytes > 0) std::memcpy(host, device, bytes);
 }
 
 }  // namespace tessera::kernels

@@ -92,9 +92,11 @@ inline void ExpectNear(const Floats& found, const Doubles& expected, double tole
   double scale = floor;
   for (const double value : expected) scale = std::max(scale, std::abs(value));
   for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * scale)
-        << what << " at " << i << " of " << found.size() << ": found " << found[i] << ", expected "
-        << expected[i];
+    // Negated, so that a NaN fails.
+    if (!(std::abs(found[i] - expected[i]) <= tolerance * scale)) {
+      FAIL() << what << " at " << i << " of " << found.size() << ": found " << found[i]
+             << ", expected " << expected[i];
+    }
   }
 }
 
