@@ -60,13 +60,13 @@ std::string FormatBytes(double bytes) {
 }
 
 std::string FormatSi(double value) {
-  constexpr std::array<Unit, 7> kUnits = {{{1e18, "E", 1},
-                                           {1e15, "P", 1},
-                                           {1e12, "T", 1},
-                                           {1e9, "G", 1},
-                                           {1e6, "M", 1},
-                                           {1e3, "k", 1},
-                                           {1, "", 1}}};
+  constexpr std::array<Unit, 7> kUnits = {{{1e18, "E", 2},
+                                           {1e15, "P", 2},
+                                           {1e12, "T", 2},
+                                           {1e9, "G", 2},
+                                           {1e6, "M", 2},
+                                           {1e3, "k", 2},
+                                           {1, "", 2}}};
   return FormatWithUnit(value, kUnits);
 }
 

@@ -10,7 +10,7 @@ namespace tessera::planner {
 std::string FormatFixed(double value, int decimals);
 std::string FormatSeconds(double seconds);  // "18.13 s", "4.20 ms", "3.1 us"
 std::string FormatBytes(double bytes);      // "61.2 GiB", "512.0 MiB"
-// "124.4 M" for 124.4e6: one decimal and an SI prefix, for units or nouns to follow.
+// "124.40 M" for 124.4e6: two decimals and an SI prefix, for units or nouns to follow.
 std::string FormatSi(double value);
 std::string FormatPercent(double share);  // "47.3 %" for 0.473
 std::string FormatCount(int64_t count);   // "1,024"

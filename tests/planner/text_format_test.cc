@@ -13,8 +13,8 @@ TEST(TextFormatTest, NumbersReadAsPeopleWriteThem) {
   EXPECT_EQ(FormatSeconds(784.21), "784.2 s");
   EXPECT_EQ(FormatBytes(1536.0 * 1024 * 1024), "1.5 GiB");
   EXPECT_EQ(FormatBytes(100), "100 B");
-  EXPECT_EQ(FormatSi(124.4e6), "124.4 M");
-  EXPECT_EQ(FormatSi(3.386e18), "3.4 E");
+  EXPECT_EQ(FormatSi(124.4e6), "124.40 M");
+  EXPECT_EQ(FormatSi(3.386e18), "3.39 E");
   EXPECT_EQ(FormatPercent(0.473), "47.3 %");
   EXPECT_EQ(FormatCount(1234567), "1,234,567");
   EXPECT_EQ(FormatCount(-1000), "-1,000");
