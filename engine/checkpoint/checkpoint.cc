@@ -69,7 +69,6 @@ Manifest GatherManifest(const CheckpointStaging& staging, const TrainState& stat
   return manifest;
 }
 
-// The temporary folder goes whatever happened: its contents can't be used any more.
 void SaveInto(const CheckpointStaging& staging, const TrainState& state, const CheckpointInfo& info,
               Communicator& world) {
   const std::string what = "saving " + staging.final_folder();
@@ -87,7 +86,7 @@ std::string SaveCheckpoint(const TrainState& state, const CheckpointInfo& info, 
   const CheckpointStaging staging(save_folder, state.step, SharedSuffix(world));
   try {
     SaveInto(staging, state, info, world);
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // to tidy up, whatever happened
     if (world.rank() == 0) staging.Abandon();
     throw;
   }

@@ -108,15 +108,18 @@ void CheckpointStaging::Begin() const {
 void CheckpointStaging::Commit(const Manifest& manifest, const spec::ModelSpec& model) const {
   WriteWholeFile(temporary_ + "/" + kManifestFileName, WriteManifest(manifest));
   WriteWholeFile(temporary_ + "/" + kModelFileName, spec::WriteModel(model));
+  // On the disk already under another name: what makes the checkpoint count at the end is a rename,
+  // which a full disk does not fail.
+  const std::string pending = Concat("/", kCompleteFileName, ".pending");
+  WriteWholeFile(temporary_ + pending, CompleteLine(temporary_, kManifestFileName) + "\n" +
+                                           CompleteLine(temporary_, kModelFileName) + "\n");
   SyncFolder(temporary_);
-  const std::string complete = CompleteLine(temporary_, kManifestFileName) + "\n" +
-                               CompleteLine(temporary_, kModelFileName) + "\n";
   const std::string replaced = Concat(final_, kReplacedSuffix);
   RemoveTree(replaced);
   if (PathExists(final_)) RenamePath(final_, replaced);
   RenamePath(temporary_, final_);
   SyncFolder(save_folder_);
-  WriteWholeFile(final_ + "/" + kCompleteFileName, complete);
+  RenamePath(final_ + pending, final_ + "/" + kCompleteFileName);
   SyncFolder(final_);
   RemoveTree(replaced);
 }
