@@ -23,6 +23,10 @@ constexpr char kExamples[] = R"(Examples:
                 --init hf:gpt2/ --hyperparameters train.json --export-hf out/
 Ctrl-C finishes the step, saves (with --save) and leaves; a second one ends at once.)";
 
+constexpr int64_t kMaxSteps = 1'000'000'000;
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxTimeoutS = 1'000'000;
+
 struct Flags {
   std::string plan;
   std::string hyperparameters;
@@ -62,7 +66,7 @@ void AddStateFlags(CLI::App& command, Flags& flags) {
   command
       .add_option("--save-interval", flags.options.save_interval,
                   "Save every so many steps (0: at the end)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, kMaxSteps));
   command.add_option("--export-hf", flags.options.export_hf_dir,
                      "Write the trained model in Hugging Face form here");
 }
@@ -71,18 +75,19 @@ void AddRunFlags(CLI::App& command, Flags& flags) {
   command.add_option("--plan", flags.plan, "Plan file of `tessera plan --out`")->required();
   command.add_option("--hyperparameters", flags.hyperparameters,
                      "JSON with lr, min_lr, steps, ... over those of the plan");
-  command.add_option("--steps", flags.steps, "Train up to this step")->check(CLI::PositiveNumber);
+  command.add_option("--steps", flags.steps, "Train up to this step")
+      ->check(CLI::Range(int64_t{1}, kMaxSteps));
   command.add_option("--metrics", flags.metrics, "Write a JSON line for each step here");
   command.add_option("--trace", flags.options.trace_path,
                      "Write the last step as a Chrome/Perfetto trace here");
   command
       .add_option("--threads-per-rank", flags.threads_per_rank,
                   "CPU threads of a rank (0: the plan's, or cores / ranks)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, kMaxThreads));
   command
       .add_option("--timeout", flags.options.timeout_s,
                   "Seconds after which a rank gives up waiting for another")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxTimeoutS))
       ->capture_default_str();
   command.add_option("--comm", flags.comm, "Ranks as threads of this process")
       ->check(CLI::IsMember({"thread"}))
@@ -162,7 +167,7 @@ void Run(Flags& flags) {
                                      }};
   const TrainReport report = RunTraining(flags.options, callbacks, CatchInterrupts());
   if (flags.format == "json") {
-    std::cout << WriteTrainReport(report) << '\n';
+    std::cout << WriteTrainReport(report, flags.options.plan.prediction) << '\n';
   } else {
     PrintReport(report, flags.options.plan.prediction, std::cout);
   }

@@ -27,6 +27,8 @@ Json MemoryJson(const spec::StageMemory& memory) {
           {"buffers_bytes", memory.buffers_bytes}};
 }
 
+Json StepJson(const spec::StepReport& report) { return Json::parse(spec::WriteStepReport(report)); }
+
 }  // namespace
 
 MetricsWriter::MetricsWriter(const std::string& path, bool append)
@@ -52,7 +54,8 @@ void MetricsWriter::Write(const StepRow& row) {
   if (!file_) throw base::SystemError("cannot write a row to " + path_);
 }
 
-std::string WriteTrainReport(const TrainReport& report) {
+std::string WriteTrainReport(const TrainReport& report,
+                             const std::optional<spec::StepReport>& prediction) {
   Json ranks = Json::array();
   for (const RankReport& rank : report.ranks) {
     ranks.push_back({{"pipeline", rank.coord.pipeline},
@@ -67,7 +70,8 @@ std::string WriteTrainReport(const TrainReport& report) {
                      {"first_loss", report.first_loss},
                      {"last_loss", report.last_loss},
                      {"num_measured_steps", report.num_measured_steps},
-                     {"measured", Json::parse(spec::WriteStepReport(report.measured))},
+                     {"predicted", prediction ? StepJson(*prediction) : Json()},
+                     {"measured", StepJson(report.measured)},
                      {"ranks", ranks},
                      {"checkpoint", report.saved_checkpoint}};
   return json.dump(2);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "engine/train/train_job.h"
@@ -23,7 +24,9 @@ class MetricsWriter {
   std::ofstream file_;
 };
 
-// The closing report of a run as one JSON object.
-std::string WriteTrainReport(const TrainReport& report);
+// The closing report of a run as one JSON object; "predicted" is null for a plan that has no
+// prediction.
+std::string WriteTrainReport(const TrainReport& report,
+                             const std::optional<spec::StepReport>& prediction);
 
 }  // namespace tessera::engine
