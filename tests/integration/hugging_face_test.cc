@@ -1,0 +1,124 @@
+// Weights on their way to Hugging Face's form and back: train, checkpoint convert, --init hf:.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "tests/integration/small_job.h"
+
+namespace tessera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// 4 layers of width 64 and MLP width 128, by hand: two norms, q k v o, gate up down; embedding,
+// head, last norm.
+constexpr int64_t kNumParameters = 4 * (2 * 64 + 4 * 64 * 64 + 3 * 64 * 128) + 2 * 257 * 64 + 64;
+constexpr int kNumTensors = 4 * 9 + 3;
+
+// Every step sees the same global batch: what step n + 1 loses depends on the weights alone.
+std::string Train(const std::string& rest) {
+  return "train --data batch.bin --data-format raw-u8 --data-order sequential "
+         "--hyperparameters train.json --quiet " +
+         rest;
+}
+
+class HuggingFaceTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryFolder>();
+    MakeSmallJob(*folder_);
+    // One batch of samples that share their border tokens.
+    folder_->Write("batch.bin",
+                   SmallText(100).substr(0, kSmallBatchSize * kSmallSequenceLength + 1));
+    PlanSmall(kTensorAndPipeline, "plan.json", *folder_);
+    PlanSmall("--tp 4 --micro-batch-size 2", "tp4.json", *folder_);
+    RunWell(Train("--plan plan.json --steps 3 --save checkpoint --export-hf exported"), *folder_);
+    RunWell(Train("--plan plan.json --steps 4 --resume checkpoint --metrics next.jsonl"), *folder_);
+    next_loss_ = ReadRows("next.jsonl", *folder_).front()["loss"];
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  // The first loss of a run that starts from `init`.
+  static double FirstLoss(const std::string& init, const std::string& plan) {
+    RunWell(Train("--plan " + plan + " --steps 1 --init " + init + " --metrics first.jsonl"),
+            *folder_);
+    return ReadRows("first.jsonl", *folder_).front()["loss"];
+  }
+
+  static std::unique_ptr<TemporaryFolder> folder_;
+  static double next_loss_;
+};
+
+std::unique_ptr<TemporaryFolder> HuggingFaceTest::folder_;
+double HuggingFaceTest::next_loss_ = 0;
+
+TEST_F(HuggingFaceTest, TheExportedModelLosesAsTheTrainedOne) {
+  EXPECT_EQ(FirstLoss("hf:exported", "plan.json"), next_loss_);
+  EXPECT_NEAR(FirstLoss("hf:exported", "tp4.json"), next_loss_, 1e-6 * next_loss_);
+}
+
+TEST_F(HuggingFaceTest, ACheckpointGivesItsWeightsAlone) {
+  EXPECT_EQ(FirstLoss("checkpoint:checkpoint", "plan.json"), next_loss_);
+}
+
+TEST_F(HuggingFaceTest, ConvertWritesWhatTrainExports) {
+  EXPECT_EQ(RunWell("checkpoint convert --from checkpoint --to hf:converted", *folder_),
+            "wrote converted\n");
+  EXPECT_TRUE(folder_->Read("converted/model.safetensors") ==
+              folder_->Read("exported/model.safetensors"));
+  EXPECT_EQ(folder_->Read("converted/config.json"), folder_->Read("exported/config.json"));
+}
+
+TEST_F(HuggingFaceTest, ConvertBackGivesTheSameWeights) {
+  RunWell("checkpoint convert --from hf:exported --to native --quiet", *folder_);
+  EXPECT_EQ(FirstLoss("checkpoint:native", "plan.json"), next_loss_);
+}
+
+TEST_F(HuggingFaceTest, ConfigDescribesTheModelInTransformersWords) {
+  const auto config = nlohmann::json::parse(folder_->Read("exported/config.json"));
+  EXPECT_EQ(config["model_type"], "llama");
+  EXPECT_EQ(config["architectures"][0], "LlamaForCausalLM");
+  EXPECT_EQ(config["num_hidden_layers"], 4);
+  EXPECT_EQ(config["hidden_size"], 64);
+  EXPECT_EQ(config["intermediate_size"], 128);
+  EXPECT_EQ(config["vocab_size"], kSmallVocabSize);
+  EXPECT_EQ(config["tie_word_embeddings"], false);
+}
+
+TEST_F(HuggingFaceTest, AnExportedFolderIsAModelToPlanFor) {
+  RunWell(
+      "plan --model exported --cluster local-cpu --devices 2 --seq-length 32 "
+      "--global-batch-size 8 --quiet --out from-export.json",
+      *folder_);
+  EXPECT_NEAR(FirstLoss("hf:exported", "from-export.json"), next_loss_, 1e-6 * next_loss_);
+}
+
+TEST_F(HuggingFaceTest, InspectCountsParametersAndTensors) {
+  for (const char* path : {"checkpoint", "hf:exported"}) {
+    const nlohmann::json summary = RunForJson(std::string("checkpoint inspect ") + path, *folder_);
+    EXPECT_EQ(summary["num_parameters"], kNumParameters) << path;
+    EXPECT_EQ(summary["tensors"].size(), static_cast<size_t>(kNumTensors)) << path;
+  }
+  EXPECT_THAT(RunWell("checkpoint inspect hf:exported --tensors", *folder_),
+              HasSubstr("model.layers.3.mlp.down_proj.weight  F32 [64, 128]"));
+}
+
+TEST_F(HuggingFaceTest, VerifyFindsBothFormsGood) {
+  EXPECT_THAT(RunWell("checkpoint verify checkpoint", *folder_),
+              AllOf(StartsWith("checkpoint/step_00000003: good"), HasSubstr("checksums match")));
+  EXPECT_THAT(RunWell("checkpoint verify hf:exported", *folder_), StartsWith("exported: good"));
+}
+
+TEST_F(HuggingFaceTest, ConvertNeedsExactlyOneHuggingFaceSide) {
+  const CommandResult result =
+      RunCommand("checkpoint convert --from checkpoint --to other", *folder_);
+  EXPECT_EQ(result.exit_code, 2);
+  ASSERT_EQ(result.ErrorLines().size(), 1U);
+  EXPECT_THAT(result.ErrorLines()[0], HasSubstr("hf:DIR"));
+}
+
+}  // namespace
+}  // namespace tessera::testing

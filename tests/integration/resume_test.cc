@@ -1,0 +1,139 @@
+// Runs that stop and go on: at a checkpoint, under another layout, after Ctrl-C.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "tests/integration/small_job.h"
+
+namespace tessera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A loss in fp32 under another order of sums, after a few steps.
+constexpr double kOtherLayoutTolerance = 1e-5;
+
+std::string Train(const std::string& rest) {
+  return "train --data corpus --hyperparameters train.json --quiet " + rest;
+}
+
+class ResumeTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryFolder>();
+    MakeSmallJob(*folder_);
+    PlanSmall(kTensorAndPipeline, "plan.json", *folder_);
+    PlanSmall("--dp 4 --zero-stage 1 --micro-batch-size 2", "dp4.json", *folder_);
+    PlanSmall("--tp 4 --sequence-parallel true --micro-batch-size 4", "tp4.json", *folder_);
+    RunWell(Train("--plan plan.json --steps 12 --metrics whole.jsonl --save whole "
+                  "--save-interval 4"),
+            *folder_);
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static std::unique_ptr<TemporaryFolder> folder_;
+};
+
+std::unique_ptr<TemporaryFolder> ResumeTest::folder_;
+
+TEST_F(ResumeTest, OtherLayoutsGoOnWhereTheRunStood) {
+  RunWell(Train("--plan dp4.json --steps 12 --resume whole/step_00000004 --metrics dp4.jsonl "
+                "--save dp4 --save-interval 4"),
+          *folder_);
+  RunWell(Train("--plan tp4.json --steps 12 --resume dp4/step_00000008 --metrics tp4.jsonl"),
+          *folder_);
+  const std::vector<nlohmann::json> whole = ReadRows("whole.jsonl", *folder_);
+  const std::vector<nlohmann::json> dp4 = ReadRows("dp4.jsonl", *folder_);
+  const std::vector<nlohmann::json> tp4 = ReadRows("tp4.jsonl", *folder_);
+  ASSERT_EQ(dp4.size(), 8U);
+  ASSERT_EQ(tp4.size(), 4U);
+  EXPECT_EQ(dp4.front()["step"], 5);
+  EXPECT_EQ(tp4.front()["step"], 9);
+  EXPECT_EQ(tp4.back()["consumed_samples"], 12 * kSmallBatchSize);
+  ExpectSameLosses(dp4, whole, kOtherLayoutTolerance);
+  ExpectSameLosses(tp4, whole, kOtherLayoutTolerance);
+}
+
+TEST_F(ResumeTest, SameLayoutGoesOnBitForBit) {
+  RunWell(Train("--plan plan.json --steps 12 --resume whole/step_00000008 --metrics same.jsonl "
+                "--save same"),
+          *folder_);
+  ExpectSameLosses(ReadRows("same.jsonl", *folder_), ReadRows("whole.jsonl", *folder_), 0);
+  RunWell("checkpoint convert --from whole --to hf:whole-hf --quiet", *folder_);
+  RunWell("checkpoint convert --from same --to hf:same-hf --quiet", *folder_);
+  EXPECT_TRUE(folder_->Read("whole-hf/model.safetensors") ==
+              folder_->Read("same-hf/model.safetensors"));
+}
+
+TEST_F(ResumeTest, AFinishedRunHasNothingToDo) {
+  EXPECT_THAT(RunWell(Train("--plan plan.json --steps 12 --resume whole"), *folder_),
+              HasSubstr("Nothing to do"));
+}
+
+TEST_F(ResumeTest, ACheckpointOfAnotherModelIsRefused) {
+  folder_->WriteEdited("model.json", "wider.json", "\"ffn_hidden_size\": 128",
+                       "\"ffn_hidden_size\": 256");
+  RunWell(
+      "plan --model wider.json --cluster local-cpu --devices 1 --seq-length 32 "
+      "--global-batch-size 8 --quiet --out wider-plan.json",
+      *folder_);
+  const CommandResult result =
+      RunCommand(Train("--plan wider-plan.json --steps 13 --resume whole"), *folder_);
+  EXPECT_EQ(result.exit_code, 2);
+  ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
+  EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("whole"), HasSubstr("ffn_hidden_size")));
+}
+
+// Waits until the metrics file holds `num_rows` whole rows; false when the command ends before.
+bool WaitForRows(size_t num_rows, const std::string& name, const TemporaryFolder& folder,
+                 RunningCommand& command) {
+  while (!command.HasEnded()) {
+    if (std::filesystem::exists(folder.Path(name))) {
+      const std::string text = folder.Read(name);
+      if (static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) >= num_rows) return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+TEST_F(ResumeTest, AnInterruptFinishesTheStepAndSavesAndTheRunGoesOn) {
+  const std::string sequential = "--plan plan.json --data-order sequential ";
+  RunningCommand command(
+      Train(sequential + "--steps 1000000 --metrics stopped.jsonl --save stopped"), *folder_);
+  ASSERT_TRUE(WaitForRows(3, "stopped.jsonl", *folder_, command)) << command.Wait().err;
+  command.Interrupt();
+  const CommandResult result = command.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("(stopped)"));
+  const int stopped_at = ReadRows("stopped.jsonl", *folder_).back()["step"];
+  const nlohmann::json saved = RunForJson("checkpoint inspect stopped", *folder_);
+  EXPECT_EQ(saved["step"], stopped_at);
+  EXPECT_EQ(saved["consumed_samples"], stopped_at * kSmallBatchSize);
+
+  const std::string steps = "--steps " + std::to_string(stopped_at + 3);
+  RunWell(Train(sequential + steps + " --resume stopped --metrics stopped.jsonl"), *folder_);
+  RunWell(Train(sequential + steps + " --metrics undisturbed.jsonl"), *folder_);
+  const std::vector<nlohmann::json> rows = ReadRows("stopped.jsonl", *folder_);
+  ASSERT_EQ(rows.size(), static_cast<size_t>(stopped_at + 3));
+  ExpectSameLosses(rows, ReadRows("undisturbed.jsonl", *folder_), 0);
+}
+
+TEST_F(ResumeTest, JsonTellsThatARunWasStopped) {
+  RunningCommand command(Train("--plan plan.json --data-order sequential --steps 1000000 "
+                               "--metrics json.jsonl --format json"),
+                         *folder_);
+  ASSERT_TRUE(WaitForRows(1, "json.jsonl", *folder_, command)) << command.Wait().err;
+  command.Interrupt();
+  const CommandResult result = command.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["interrupted"], true);
+}
+
+}  // namespace
+}  // namespace tessera::testing
