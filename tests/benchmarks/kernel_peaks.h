@@ -55,11 +55,23 @@ class SgemmPeak {
     for (auto& c : c_) c.resize(kSize * kSize);
   }
 
+  // The libraries' layouts differ in speed: all three are tried.
   void Measure() {
+    MeasureLayout(Transpose::kNo, Transpose::kNo);
+    MeasureLayout(Transpose::kNo, Transpose::kYes);
+    MeasureLayout(Transpose::kYes, Transpose::kNo);
+  }
+  double best_flops_per_s() const { return best_flops_per_s_; }
+
+ private:
+  static constexpr int64_t kSize = 768;
+
+  void MeasureLayout(Transpose transpose_a, Transpose transpose_b) {
     const double seconds = SecondsOf(num_threads_, [&] {
       OnThreads(num_threads_, [&](int thread) {
         UseOneBlasThread();
-        Gemm({.transpose_b = Transpose::kYes,
+        Gemm({.transpose_a = transpose_a,
+              .transpose_b = transpose_b,
               .m = kSize,
               .n = kSize,
               .k = kSize,
@@ -74,10 +86,7 @@ class SgemmPeak {
     const double flops = 2.0 * kSize * kSize * kSize * num_threads_;
     best_flops_per_s_ = std::max(best_flops_per_s_, flops / seconds);
   }
-  double best_flops_per_s() const { return best_flops_per_s_; }
 
- private:
-  static constexpr int64_t kSize = 768;
   int num_threads_;
   std::vector<float> a_;
   std::vector<std::vector<float>> c_;
