@@ -13,6 +13,8 @@ namespace {
 
 constexpr const char* kHuggingFaceMark = "hf:";
 constexpr double kBytesPerGigabyte = 1e9;
+constexpr double kMinShardGigabytes = 0.001;
+constexpr double kMaxShardGigabytes = 1e6;
 
 constexpr const char* kCheckpointExamples = R"(Examples:
   tessera checkpoint inspect runs/gpt2
@@ -126,7 +128,7 @@ void AddConvertCommand(CLI::App& checkpoint, int& exit_code) {
   command
       ->add_option("--max-shard-size", flags->max_shard_gigabytes,
                    "Largest safetensors file in GB (10^9 bytes)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(kMinShardGigabytes, kMaxShardGigabytes))
       ->capture_default_str();
   command->add_flag("--quiet", flags->quiet, "Errors only");
   command->callback([flags, &exit_code] {

@@ -1,9 +1,11 @@
 #include "engine/train/train_job.h"
 
 #include <algorithm>
+#include <fstream>
 
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/hugging_face.h"
 #include "engine/comm/thread_world.h"
 #include "engine/train/core_binding.h"
@@ -34,6 +36,15 @@ std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
         base::Concat("ids below the model's vocabulary of ", options.plan.model.vocab_size));
   }
   return source;
+}
+
+// What would fail at the end of hours of training fails before its start.
+void PrepareOutputs(const TrainOptions& options) {
+  if (!options.save_dir.empty()) MakeFolders(options.save_dir);
+  if (!options.export_hf_dir.empty()) MakeFolders(options.export_hf_dir);
+  if (!options.trace_path.empty() && !std::ofstream(options.trace_path, std::ios::app)) {
+    throw base::SystemError("cannot write the trace to " + options.trace_path);
+  }
 }
 
 // One rank's run. Rank 0 tells the outside.
@@ -132,6 +143,7 @@ TrainReport RunTraining(const TrainOptions& options, const TrainCallbacks& callb
                         const std::atomic<bool>& stop) {
   CheckExecutable(options.plan);
   const std::unique_ptr<SampleSource> source = OpenData(options);
+  PrepareOutputs(options);
   TrainReport report;
   RunThreadRanks(
       options.plan.num_devices, {.timeout_s = options.timeout_s},

@@ -21,6 +21,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr const char* kConfigExamples = R"(Examples:
+  tessera config list
+  tessera config show llama3-8b
+  tessera config import Llama-3.1-8B/config.json --out llama.json
+)";
 constexpr const char* kListExamples = R"(Examples:
   tessera config list
   tessera config list clusters
@@ -200,6 +205,7 @@ void Import(const ConfigOptions& options) {
 void AddConfigCommand(CLI::App& app, int& /*exit_code*/) {
   auto options = std::make_shared<ConfigOptions>();  // kept by the callbacks
   CLI::App* config = app.add_subcommand("config", "List and show presets; import model files");
+  config->footer(kConfigExamples);
   config->require_subcommand(1);
 
   CLI::App* list = config->add_subcommand("list", "The presets in a table");
@@ -215,14 +221,13 @@ void AddConfigCommand(CLI::App& app, int& /*exit_code*/) {
   show->add_option("name", options->name, "A model, a cluster or a training preset")->required();
   show->callback([options] { PrintPreset(options->name); });
 
-  CLI::App* import = config->add_subcommand("import", "Turn a model's description into our JSON");
-  import->footer(kImportExamples);
-  import->add_option("file", options->path, "config.json, its folder, or an argument file")
+  CLI::App* importer = config->add_subcommand("import", "Turn a model's description into our JSON");
+  importer->footer(kImportExamples);
+  importer->add_option("file", options->path, "config.json, its folder, or an argument file")
       ->required();
-  import->add_option("--out", options->out, "Write it to this file");
-  import->add_flag("--quiet", options->quiet, "Print errors only");
-  import->callback([options] { Import(*options);
-});
-}  // namespace tessera::planner
+  importer->add_option("--out", options->out, "Write it to this file");
+  importer->add_flag("--quiet", options->quiet, "Print errors only");
+  importer->callback([options] { Import(*options); });
+}
 
 }  // namespace tessera::planner

@@ -1,102 +1,93 @@
 // `tessera config` as a user runs it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <string>
+#include <map>
 
-#include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
+#include "tests/integration/refusal.h"
+#include "tests/integration/small_job.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string output;  // stdout and stderr
-};
-
-Outcome RunConfig(const std::string& arguments) {
-  Outcome outcome;
-  const std::string command =
-      std::string(TESSERA_BIN_DIR) + "/tessera config " + arguments + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> buffer;
-  while (const std::size_t count = fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.output.append(buffer.data(), count);
-  }
-  outcome.exit_code = WEXITSTATUS(pclose(pipe));
-  return outcome;
-}
 
 class ConfigCommandTest : public ::testing::Test {
  protected:
-  ConfigCommandTest()
-      : folder_(std::filesystem::path(::testing::TempDir()) / "tessera_config_command") {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~ConfigCommandTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name) << text;
-    return (folder_ / name).string();
-  }
-  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
-
- private:
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(ConfigCommandTest, ListShowsModelsAndClusters) {
-  const Outcome outcome = RunConfig("list");
-  EXPECT_EQ(outcome.exit_code, base::kExitDone);
-  EXPECT_THAT(outcome.output,
-              AllOf(HasSubstr("gpt2-124m"), HasSubstr("124.4M"), HasSubstr("dgx-a100-80gb")));
+  const std::string out = RunWell("config list", folder_);
+  for (const char* word : {"gpt2-124m", "124.4M", "gpt3-175b", "local-cpu", "dgx-a100-80gb"}) {
+    EXPECT_THAT(out, HasSubstr(word));
+  }
+  EXPECT_THAT(RunWell("config list models", folder_), Not(HasSubstr("dgx-a100-80gb")));
+  EXPECT_THAT(RunWell("config list clusters", folder_), Not(HasSubstr("gpt2-124m")));
 }
 
-TEST_F(ConfigCommandTest, ListAsJsonHoldsTheNumberOfParameters) {
-  const Outcome outcome = RunConfig("list models --format json");
-  EXPECT_EQ(outcome.exit_code, base::kExitDone);
-  // GPT-2 124M: 50257 * 768 + 1024 * 768 + 12 * (12 * 768^2 + 13 * 768) + 2 * 768.
-  EXPECT_THAT(outcome.output, HasSubstr("\"parameters\": 124439808"));
+TEST_F(ConfigCommandTest, ListedModelsHaveTheirPublishedNumberOfParameters) {
+  // As the weights that their makers publish count.
+  std::map<std::string, int64_t> published = {
+      {"gpt2-124m", 124'439'808},      {"gpt2-1.5b", 1'557'611'200},   {"llama2-7b", 6'738'415'616},
+      {"llama3-8b", 8'030'261'248},    {"llama3-70b", 70'553'706'496}, {"qwen2-0.5b", 494'032'768},
+      {"mixtral-8x7b", 46'702'792'704}};
+  const nlohmann::json list = RunForJson("config list models", folder_);
+  for (const nlohmann::json& model : list["models"]) {
+    const auto found = published.find(model["name"]);
+    if (found == published.end()) continue;
+    EXPECT_EQ(model["parameters"], found->second) << found->first;
+    published.erase(found);
+  }
+  EXPECT_TRUE(published.empty()) << published.begin()->first << " is not listed";
 }
 
 TEST_F(ConfigCommandTest, ShowPrintsAFileThatReadsAsThePreset) {
-  const Outcome outcome = RunConfig("show llama3-8b");
-  EXPECT_EQ(outcome.exit_code, base::kExitDone);
-  EXPECT_EQ(spec::LoadModel(Write("shown.json", outcome.output)), spec::LoadModel("llama3-8b"));
+  for (const std::string model : {"llama3-8b", "gpt2-124m", "mixtral-8x7b"}) {
+    folder_.Write("shown.json", RunWell("config show " + model, folder_));
+    EXPECT_EQ(spec::LoadModel(folder_.Path("shown.json")), spec::LoadModel(model));
+  }
+  folder_.Write("shown.json", RunWell("config show dgx-a100-80gb", folder_));
+  EXPECT_EQ(spec::WriteCluster(spec::LoadCluster(folder_.Path("shown.json"))),
+            spec::WriteCluster(spec::LoadCluster("dgx-a100-80gb")));
 }
 
 TEST_F(ConfigCommandTest, ImportWritesAFileOfOurs) {
-  const std::string arguments = Write("arguments.json", R"({"num_layers": 4, "hidden_size": 64,
+  folder_.Write("arguments.json", R"({"num_layers": 4, "hidden_size": 64,
       "num_attention_heads": 4, "seq_length": 32, "vocab_size": 100})");
-  const std::string out = Path("model.json");
-  EXPECT_EQ(RunConfig("import " + arguments + " --out " + out + " --quiet").output, "");
-  spec::ModelSpec expected = spec::LoadModel(arguments);
-  EXPECT_EQ(spec::LoadModel(out), expected);
+  EXPECT_EQ(RunWell("config import arguments.json --out model.json --quiet", folder_), "");
+  EXPECT_EQ(spec::LoadModel(folder_.Path("model.json")),
+            spec::LoadModel(folder_.Path("arguments.json")));
+}
+
+TEST_F(ConfigCommandTest, ImportReadsWhatHuggingFaceWrites) {
+  folder_.Write("llama/config.json", R"({"architectures": ["LlamaForCausalLM"],
+      "model_type": "llama", "hidden_act": "silu", "hidden_size": 64, "intermediate_size": 176,
+      "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "max_position_embeddings": 128, "rms_norm_eps": 1e-06, "rope_theta": 500000.0,
+      "tie_word_embeddings": true, "vocab_size": 1000, "torch_dtype": "bfloat16"})");
+  const auto model = nlohmann::json::parse(RunWell("config import llama", folder_));
+  EXPECT_EQ(model["norm"], "rmsnorm");
+  EXPECT_EQ(model["position"], "rope");
+  EXPECT_EQ(model["activation"], "swiglu");
+  EXPECT_EQ(model["num_layers"], 3);
+  EXPECT_EQ(model["num_key_value_heads"], 2);
+  EXPECT_EQ(model["head_dim"], 16);
+  EXPECT_EQ(model["ffn_hidden_size"], 176);
+  EXPECT_EQ(model["tied_embeddings"], true);
 }
 
 TEST_F(ConfigCommandTest, WrongInputIsOneLineAndExitCodeTwo) {
-  const std::string typo = Write("typo.json", R"({"num_layers": 4, "hiden_size": 64})");
-  for (const std::string& arguments :
-       {std::string("show llama3-9b"), "import " + typo, std::string("import /no/such/file"),
-        std::string("list --format xml"), std::string()}) {
-    const Outcome outcome = RunConfig(arguments);
-    EXPECT_EQ(outcome.exit_code, base::kExitWrongInput) << arguments;
-    EXPECT_THAT(outcome.output, StartsWith("tessera: error: ")) << arguments;
-    EXPECT_EQ(outcome.output.find('\n'), outcome.output.size() - 1) << outcome.output;
-  }
+  folder_.Write("typo.json", R"({"num_layers": 4, "hiden_size": 64})");
+  ExpectRefusal("config show llama3-9b", base::kExitWrongInput, {"llama3-9b", "llama3-8b"},
+                folder_);
+  ExpectRefusal("config import typo.json", base::kExitWrongInput, {"typo.json", "hiden_size"},
+                folder_);
+  ExpectRefusal("config import no/such/file", base::kExitWrongInput, {"no/such/file"}, folder_);
+  ExpectRefusal("config list --format xml", base::kExitWrongInput, {"--format", "xml"}, folder_);
+  ExpectRefusal("config", base::kExitWrongInput, {"subcommand"}, folder_);
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

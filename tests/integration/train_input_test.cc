@@ -177,9 +177,14 @@ TEST_F(TrainInputTest, FlagsAreChecked) {
   Refused("checkpoint convert --from saved --to hf:x --max-shard-size 0", {"--max-shard-size"});
 }
 
-TEST_F(TrainInputTest, MetricsThatCannotBeWrittenAreAnErrorOfTheMachine) {
-  ExpectRefusal("train --plan plan.json --data corpus --metrics no/folder/m.jsonl",
-                base::kExitFailure, {"no/folder/m.jsonl"}, *folder_);
+TEST_F(TrainInputTest, WhatCannotBeWrittenFailsBeforeTheFirstStep) {
+  // A file cannot be a folder.
+  for (const std::string flag : {"--metrics text.txt/m.jsonl", "--save text.txt/saved",
+                                 "--export-hf text.txt/model", "--trace text.txt/trace.json"}) {
+    const std::string line = "train --plan plan.json --data corpus --steps 1 " + flag;
+    ExpectRefusal(line, base::kExitFailure, {"text.txt/"}, *folder_);
+    EXPECT_THAT(RunCommand(line, *folder_).err, ::testing::Not(::testing::HasSubstr("loss")));
+  }
 }
 
 }  // namespace
