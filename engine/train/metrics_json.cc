@@ -43,7 +43,7 @@ void MetricsWriter::Write(const StepRow& row) {
                {"loss", row.result.loss},
                {"grad_norm", row.result.grad_norm},
                {"lr", row.result.lr},
-               {"consumed_samples", row.consumed_samples},
+               {"consumed_samples", row.result.consumed_samples},
                {"consumed_tokens", row.consumed_tokens},
                {"step_time_s", row.result.step_time_s},
                {"tokens_per_s", row.tokens_per_s},

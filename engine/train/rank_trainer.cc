@@ -98,6 +98,7 @@ StepResult RankTrainer::Step(bool stop_requested) {
   result.time.other_s = result.step_time_s - result.time.Total();
   ++step_;
   consumed_samples_ += plan_.training.global_batch_size;
+  result.consumed_samples = consumed_samples_;
   return result;
 }
 

@@ -14,7 +14,8 @@
 namespace tessera::engine {
 
 struct StepResult {
-  int64_t step = 0;      // from 1
+  int64_t step = 0;  // from 1
+  int64_t consumed_samples = 0;
   double loss = 0;       // mean over all tokens of the global batch
   double grad_norm = 0;  // before clipping
   double lr = 0;

@@ -47,11 +47,9 @@ StepRow RunRecorder::Add(const StepResult& result) {
   rates.step_time_s = result.step_time_s;
   FillThroughput(plan_.model, training, plan_.cluster, plan_.num_devices,
                  spec::FlopsConvention::kFull, rates);
-  const int64_t samples = result.step * training.global_batch_size;
   return {.result = result,
           .total_steps = training.steps,
-          .consumed_samples = samples,
-          .consumed_tokens = samples * training.sequence_length,
+          .consumed_tokens = result.consumed_samples * training.sequence_length,
           .tokens_per_s = rates.tokens_per_s,
           .model_tflops_per_device = rates.model_tflops_per_device,
           .mfu = rates.mfu};

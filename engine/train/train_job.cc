@@ -5,6 +5,7 @@
 
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/hugging_face.h"
 #include "engine/comm/thread_world.h"
@@ -22,13 +23,23 @@ int ThreadsPerRank(const spec::Plan& plan) {
   return std::max(1, ReadHostInfo().num_cores / plan.num_devices);
 }
 
+// Samples consumed by the end of the run. A resumed run may have had another batch size before.
+int64_t TotalSamples(const TrainOptions& options) {
+  const spec::TrainingSpec& training = options.plan.training;
+  if (options.resume_dir.empty()) return training.steps * training.global_batch_size;
+  const CheckpointReader reader(options.resume_dir);
+  const Manifest& manifest = reader.manifest();
+  const int64_t steps_left = std::max<int64_t>(0, training.steps - manifest.step);
+  return manifest.consumed_samples + steps_left * training.global_batch_size;
+}
+
 std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
   const spec::TrainingSpec& training = options.plan.training;
   auto source = OpenSampleSource({.path = options.data_path,
                                   .format = options.data_format,
                                   .order = options.data_order,
                                   .sequence_length = training.sequence_length,
-                                  .num_samples = training.steps * training.global_batch_size,
+                                  .num_samples = TotalSamples(options),
                                   .seed = training.seed});
   if (source->max_token() >= options.plan.model.vocab_size) {
     throw base::ConfigError(

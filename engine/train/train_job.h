@@ -32,7 +32,6 @@ struct TrainOptions {
 struct StepRow {
   StepResult result;
   int64_t total_steps = 0;
-  int64_t consumed_samples = 0;
   int64_t consumed_tokens = 0;
   double tokens_per_s = 0;
   double model_tflops_per_device = 0;

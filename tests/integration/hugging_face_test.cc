@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "tests/integration/small_job.h"
@@ -118,6 +118,32 @@ TEST_F(HuggingFaceTest, ConvertNeedsExactlyOneHuggingFaceSide) {
   EXPECT_EQ(result.exit_code, 2);
   ASSERT_EQ(result.ErrorLines().size(), 1U);
   EXPECT_THAT(result.ErrorLines()[0], HasSubstr("hf:DIR"));
+}
+
+TEST_F(HuggingFaceTest, AModelFromElsewhereTrainsAsItsReferenceProgram) {
+  // fp32 against float64, see tests/golden/README.md.
+  constexpr double kTolerance = 2e-5;
+  for (const std::string name : {"gpt2-tiny", "gpt2-odd-vocab", "llama-gqa", "llama-tied-mha",
+                                 "llama-rope-scaling", "qwen2-tiny"}) {
+    SCOPED_TRACE(name);
+    const std::string golden = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/" + name;
+    RunWell("plan --model " + golden + " --cluster local-cpu --devices 4 --tp 2 --pp 2 --quiet" +
+                " --hyperparameters " + golden + "/train.json --out golden.json",
+            *folder_);
+    RunWell("train --plan golden.json --data " + golden + "/tokens.bin --data-format raw-u16" +
+                " --data-order sequential --init hf:" + golden + " --metrics golden.jsonl --quiet",
+            *folder_);
+    std::ifstream file(golden + "/expected.json");
+    const nlohmann::json expected = nlohmann::json::parse(file)["steps"];
+    const std::vector<nlohmann::json> rows = ReadRows("golden.jsonl", *folder_);
+    ASSERT_EQ(rows.size(), expected.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (const char* key : {"loss", "grad_norm", "lr"}) {
+        const double value = expected[i][key];
+        EXPECT_NEAR(rows[i][key].get<double>(), value, kTolerance * value) << key << ' ' << i;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -70,6 +70,29 @@ TEST_F(ResumeTest, SameLayoutGoesOnBitForBit) {
               folder_->Read("same-hf/model.safetensors"));
 }
 
+TEST_F(ResumeTest, TheBatchSizeMayChange) {
+  // 15 samples of 32 tokens: epochs are laid out as far as the whole run reads.
+  folder_->Write("little.u8", folder_->Read("text.txt").substr(0, 500));
+  const std::string rest =
+      " --data little.u8 --data-format raw-u8 --hyperparameters train.json --quiet ";
+  const auto plan = [&](int global_batch_size) {
+    RunWell(
+        "plan --model model.json --cluster local-cpu --devices 2 --seq-length 32 --quiet "
+        "--global-batch-size " +
+            std::to_string(global_batch_size) + " --out batch.json",
+        *folder_);
+  };
+  plan(16);
+  RunWell("train --plan batch.json --steps 4 --save batch" + rest, *folder_);
+  plan(8);
+  RunWell("train --plan batch.json --steps 6 --resume batch --metrics batch.jsonl" + rest,
+          *folder_);
+  const std::vector<nlohmann::json> rows = ReadRows("batch.jsonl", *folder_);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["consumed_samples"], 4 * 16 + 8);
+  EXPECT_EQ(rows[1]["consumed_samples"], 4 * 16 + 2 * 8);
+}
+
 TEST_F(ResumeTest, AFinishedRunHasNothingToDo) {
   EXPECT_THAT(RunWell(Train("--plan plan.json --steps 12 --resume whole"), *folder_),
               HasSubstr("Nothing to do"));
