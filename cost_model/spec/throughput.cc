@@ -8,8 +8,7 @@ void FillThroughput(const ModelSpec& model, const TrainingSpec& training,
                     const ClusterSpec& cluster, int num_devices, FlopsConvention convention,
                     StepReport& report) {
   constexpr double kFlopsPerTflop = 1e12;
-  const double tokens =
-      static_cast<double>(training.global_batch_size * training.sequence_length);
+  const double tokens = static_cast<double>(training.global_batch_size * training.sequence_length);
   const double device_seconds = report.step_time_s * num_devices;
   report.tokens_per_s = tokens / report.step_time_s;
   report.tokens_per_s_per_device = tokens / device_seconds;
