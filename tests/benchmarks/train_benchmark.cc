@@ -21,7 +21,7 @@
 #include "engine/train/core_binding.h"
 #include "engine/train/rank_trainer.h"
 #include "tests/benchmarks/kernel_peaks.h"
-#include "tests/conformance/counting_source.h"
+#include "tests/testing/counting_source.h"
 
 namespace tessera {
 namespace {

@@ -9,8 +9,8 @@
 #include "cost_model/spec/op_list.h"
 #include "cost_model/update_cost.h"
 #include "engine/train/rank_trainer.h"
-#include "tests/conformance/conformance_plans.h"
-#include "tests/conformance/counting_source.h"
+#include "tests/testing/conformance_plans.h"
+#include "tests/testing/counting_source.h"
 #include "tests/testing/run_ranks.h"
 
 namespace tessera::testing {

@@ -1,4 +1,4 @@
-#include "tests/conformance/conformance_plans.h"
+#include "tests/testing/conformance_plans.h"
 
 #include "cost_model/base/check.h"
 
