@@ -122,7 +122,7 @@ void LoadPlan(Flags& flags) {
   if (flags.threads_per_rank > 0) plan.threads_per_rank = flags.threads_per_rank;
 }
 
-// Prints at most two lines a second, and the first and the last.
+// Prints at most a line a second, and the first and the last.
 class StepPrinter {
  public:
   explicit StepPrinter(bool quiet) : quiet_(quiet) {}
@@ -130,7 +130,7 @@ class StepPrinter {
   void operator()(const StepRow& row) {
     if (first_step_ < 0) first_step_ = row.result.step - 1;
     const double now_s = watch_.seconds();
-    constexpr double kMinimumIntervalS = 0.5;
+    constexpr double kMinimumIntervalS = 1;
     const bool is_last = row.result.step == row.total_steps || row.result.stop;
     if (quiet_ || (!is_last && last_print_s_ >= 0 && now_s - last_print_s_ < kMinimumIntervalS)) {
       return;
