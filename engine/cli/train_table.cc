@@ -25,27 +25,35 @@ std::string Duration(double seconds) {
   return Format("%ldh %02ldm", total / 3600, total / 60 % 60);
 }
 
-// "measured / predicted" as a signed percentage; "-" where there is nothing to compare with.
+// "measured / predicted - 1"; "-" where there is nothing to compare with.
 std::string Deviation(double predicted, double measured) {
   if (predicted <= 0) return "-";
   return Format("%+.1f %%", 100 * (measured / predicted - 1));
 }
 
+// A part's difference as a share of the whole step: parts that are small either way stay so.
+std::string ShareOfStep(double predicted_s, double measured_s, double predicted_step_s) {
+  if (predicted_step_s <= 0) return "-";
+  return Format("%+.1f %% of step", 100 * (measured_s - predicted_s) / predicted_step_s);
+}
+
 void PrintRow(std::ostream& out, const char* name, double predicted, double measured, double unit,
-              const char* unit_name) {
+              const char* unit_name, const std::string& difference) {
   out << Format("  %-22s %12.2f %12.2f %-4s %10s\n", name, predicted / unit, measured / unit,
-                unit_name, Deviation(predicted, measured).c_str());
+                unit_name, difference.c_str());
 }
 
 void PrintTimes(const spec::StepReport& predicted, const spec::StepReport& measured,
                 std::ostream& out) {
   const auto row = [&](const char* name, double predicted_s, double measured_s) {
     if (predicted_s == 0 && measured_s == 0) return;
-    PrintRow(out, name, predicted_s, measured_s, 1 / kMsPerSecond, "ms");
+    PrintRow(out, name, predicted_s, measured_s, 1 / kMsPerSecond, "ms",
+             ShareOfStep(predicted_s, measured_s, predicted.step_time_s));
   };
   const spec::TimeBreakdown& p = predicted.time;
   const spec::TimeBreakdown& m = measured.time;
-  row("step", predicted.step_time_s, measured.step_time_s);
+  PrintRow(out, "step", predicted.step_time_s, measured.step_time_s, 1 / kMsPerSecond, "ms",
+           Deviation(predicted.step_time_s, measured.step_time_s));
   row("  forward", p.forward_s, m.forward_s);
   row("  backward", p.backward_s + p.recompute_s, m.backward_s + m.recompute_s);
   row("  tensor comm.", p.tp_comm_s, m.tp_comm_s);
@@ -62,8 +70,9 @@ void PrintMemory(const spec::StepReport& predicted, const spec::StepReport& meas
         i < predicted.stages.size() ? predicted.stages[i] : spec::StageMemory{};
     const spec::StageMemory& m = measured.stages[i];
     const auto row = [&](const char* name, int64_t predicted_bytes, int64_t measured_bytes) {
-      PrintRow(out, name, static_cast<double>(predicted_bytes), static_cast<double>(measured_bytes),
-               kBytesPerMib, "MiB");
+      const auto p_bytes = static_cast<double>(predicted_bytes);
+      const auto m_bytes = static_cast<double>(measured_bytes);
+      PrintRow(out, name, p_bytes, m_bytes, kBytesPerMib, "MiB", Deviation(p_bytes, m_bytes));
     };
     row(Format("stage %zu, a rank", i).c_str(), p.Total(), m.Total());
     row("  weights", p.weights_bytes, m.weights_bytes);
