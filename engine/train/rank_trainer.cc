@@ -72,9 +72,12 @@ StepResult RankTrainer::Step(bool stop_requested) {
   ReduceGradients(context_, store_);
   result.time.dp_comm_s = reduce_watch.seconds();
 
+  // All stages meet here: the first to be done waits for the slowest.
+  const double blocked_before_s = groups_.world.blocked_s();
   const StepSums sums = SumOverRanks({.loss_sum = TakeLossSum(),
                                       .squared_norm = optimizer_.LocalSquaredNorm(),
                                       .num_stop_requests = stop_requested ? 1 : 0});
+  result.time.bubble_s = groups_.world.blocked_s() - blocked_before_s;
   result.loss = sums.loss_sum / static_cast<double>(plan_.training.global_batch_size *
                                                     plan_.training.sequence_length);
   result.grad_norm = std::sqrt(sums.squared_norm);
@@ -93,7 +96,7 @@ StepResult RankTrainer::Step(bool stop_requested) {
   result.time.forward_s = passes.forward_s;
   result.time.backward_s = passes.backward_s;
   result.time.tp_comm_s = passes.tensor_comm_s;
-  result.time.bubble_s = passes.pipeline_wait_s;
+  result.time.bubble_s += passes.pipeline_wait_s;
   result.step_time_s = step_watch.seconds();
   result.time.other_s = result.step_time_s - result.time.Total();
   ++step_;
