@@ -8,12 +8,6 @@
 namespace tessera::cost_model {
 namespace {
 
-int64_t SumBytes(const std::vector<spec::SavedTensor>& tensors) {
-  int64_t sum_bytes = 0;
-  for (const spec::SavedTensor& tensor : tensors) sum_bytes += tensor.num_bytes;
-  return sum_bytes;
-}
-
 // Packs what MicrobatchCost depends on. FindViolations keeps micro-batch sizes below 2^31.
 uint64_t MicrobatchKey(const spec::ParallelSpec& parallel) {
   uint64_t key = static_cast<uint64_t>(parallel.micro_batch_size);
@@ -37,11 +31,12 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device, cons
   cost.shape = spec::MakeLocalShape(job.model, job.training, parallel);
   cost.blocks = MakeBlockCosts(job.model, job.training, parallel, device, network, job.convention);
   cost.layer_saved_bytes =
-      SumBytes(spec::LayerSavedTensors(job.model, job.training, parallel, cost.shape));
+      spec::SumBytes(spec::LayerSavedTensors(job.model, job.training, parallel, cost.shape));
   cost.layer_recomputed_bytes =
-      SumBytes(spec::LayerRecomputedTensors(job.model, job.training, parallel, cost.shape));
-  cost.embedding_saved_bytes = SumBytes(spec::EmbeddingSavedTensors(cost.shape));
-  cost.head_saved_bytes = SumBytes(spec::HeadSavedTensors(job.model, job.training, cost.shape));
+      spec::SumBytes(spec::LayerRecomputedTensors(job.model, job.training, parallel, cost.shape));
+  cost.embedding_saved_bytes = spec::SumBytes(spec::EmbeddingSavedTensors(cost.shape));
+  cost.head_saved_bytes =
+      spec::SumBytes(spec::HeadSavedTensors(job.model, job.training, cost.shape));
   cost.workspace_bytes = WorkspaceBytes(job.model, job.training, parallel, cost.shape);
   cost.transfer_bytes =
       static_cast<double>(spec::PipelineTransferElements(cost.shape) * device.element_bytes);

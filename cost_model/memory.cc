@@ -6,6 +6,7 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/spec/flat_layout.h"
+#include "cost_model/spec/pipeline_schedule.h"
 
 namespace tessera::cost_model {
 namespace {
@@ -16,6 +17,16 @@ std::string Gibibytes(double bytes) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(bytes < 10 * kGiB ? 2 : 1) << bytes / kGiB << " GiB";
   return text.str();
+}
+
+// The schedule of a layout, or a shorter one: 1F1B and interleaved stages repeat themselves after
+// their warm-up, which is over within two rounds of micro-batches, so that what has not been held
+// by the end of the fourth round never is. GPipe holds every further micro-batch as well.
+spec::PipelineSchedule ScheduleUpToPeak(const spec::ParallelSpec& parallel,
+                                        int64_t num_microbatches) {
+  constexpr int64_t kRounds = 4;
+  const int64_t num_played = std::min(num_microbatches, kRounds * parallel.pipeline_parallel_size);
+  return spec::MakeSchedule(parallel, static_cast<int>(num_played));
 }
 
 }  // namespace
@@ -56,22 +67,15 @@ int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& t
          base::SizeBytes(spec::TypesOf(training.precision).activation);
 }
 
-spec::PipelineSchedule ScheduleUpToPeak(const spec::TrainingSpec& training,
-                                        const spec::ParallelSpec& parallel) {
-  int64_t num_microbatches = spec::NumMicrobatches(training, parallel);
-  if (parallel.schedule != spec::ScheduleKind::kGPipe) {
-    constexpr int64_t kRounds = 4;
-    num_microbatches = std::min(num_microbatches, kRounds * parallel.pipeline_parallel_size);
-  }
-  return spec::MakeSchedule(parallel, static_cast<int>(num_microbatches));
-}
-
 std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                         const spec::ClusterSpec& cluster,
                                         const spec::TrainingSpec& training,
                                         const spec::ParallelSpec& parallel,
-                                        const std::vector<spec::VirtualStage>& stages,
-                                        const spec::PipelineSchedule& schedule) {
+                                        const std::vector<spec::VirtualStage>& stages) {
+  const int64_t num_microbatches = spec::NumMicrobatches(training, parallel);
+  const spec::PipelineSchedule schedule = ScheduleUpToPeak(parallel, num_microbatches);
+  const bool holds_all = parallel.schedule == spec::ScheduleKind::kGPipe;
+  const int64_t num_more = holds_all ? num_microbatches - schedule.num_microbatches : 0;
   const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
   const int64_t buffers_bytes =
       WorkspaceBytes(model, training, parallel, shape) + cluster.device.reserved_memory_bytes;
@@ -83,13 +87,13 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
     for (const spec::VirtualStage& chunk : own) {
       by_chunk.push_back(spec::ActivationBytesOf(model, training, parallel, chunk));
     }
-    memory.push_back(
-        {.weights_bytes = state.weights_bytes,
-         .gradients_bytes = state.gradients_bytes,
-         .optimizer_bytes = state.optimizer_bytes,
-         .activations_bytes = spec::PeakActivationBytes(schedule.actions_by_stage[stage],
-                                                        parallel.pipeline_parallel_size, by_chunk),
-         .buffers_bytes = buffers_bytes});
+    const int64_t peak_bytes = spec::PeakActivationBytes(schedule.actions_by_stage[stage],
+                                                         parallel.pipeline_parallel_size, by_chunk);
+    memory.push_back({.weights_bytes = state.weights_bytes,
+                      .gradients_bytes = state.gradients_bytes,
+                      .optimizer_bytes = state.optimizer_bytes,
+                      .activations_bytes = peak_bytes + num_more * by_chunk[0].saved_bytes,
+                      .buffers_bytes = buffers_bytes});
   }
   return memory;
 }

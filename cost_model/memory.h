@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cost_model/spec/op_list.h"
-#include "cost_model/spec/pipeline_schedule.h"
 #include "cost_model/spec/step_report.h"
 
 namespace tessera::cost_model {
@@ -28,21 +27,13 @@ int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microb
 int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                        const spec::ParallelSpec& parallel, const spec::LocalShape& shape);
 
-// The schedule of a layout, or a shorter one whose stages hold as much: 1F1B and interleaved stages
-// repeat themselves after their warm-up, which is over within two rounds of micro-batches, so that
-// what has not been held by the end of the fourth round never is.
-spec::PipelineSchedule ScheduleUpToPeak(const spec::TrainingSpec& training,
-                                        const spec::ParallelSpec& parallel);
-
 // All stages of a layout. buffers_bytes is the workspace and the device's reserved memory.
-// REQUIRES: FindViolations is empty; `stages` is PartitionStages, `schedule` MakeSchedule or
-// ScheduleUpToPeak.
+// REQUIRES: FindViolations is empty; `stages` is PartitionStages.
 std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                         const spec::ClusterSpec& cluster,
                                         const spec::TrainingSpec& training,
                                         const spec::ParallelSpec& parallel,
-                                        const std::vector<spec::VirtualStage>& stages,
-                                        const spec::PipelineSchedule& schedule);
+                                        const std::vector<spec::VirtualStage>& stages);
 
 // The fullest stage, in bytes.
 int64_t PeakBytes(const std::vector<spec::StageMemory>& stages);

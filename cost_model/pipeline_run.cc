@@ -94,38 +94,82 @@ PipelineTime FastTime(const spec::ParallelSpec& parallel, const StepParts& parts
                           pipeline);
 }
 
+// A stage on shared cores.
+struct SharedStageRun {
+  double end_s = 0;          // of its last action
+  double busy_s = 0;         // its computing, had it cores of its own
+  double shared_busy_s = 0;  // its computing, as long as it takes
+};
+
+SharedStageRun OnSharedClock(const std::vector<spec::TimedAction>& actions,
+                             const SharedClock& clock) {
+  SharedStageRun run{.end_s = clock.At(actions.back().end_s)};
+  for (const spec::TimedAction& timed : actions) {
+    if (spec::IsTransfer(timed.action.kind)) continue;
+    run.busy_s += timed.end_s - timed.start_s;
+    run.shared_busy_s += clock.At(timed.end_s) - clock.At(timed.start_s);
+  }
+  return run;
+}
+
+// By stage. How many stages compute at the same time is seen in the timeline alone.
+std::vector<SharedStageRun> PlayOnSharedCores(const Job& job, const spec::ParallelSpec& parallel,
+                                              const PipelineCosts& pipeline,
+                                              int64_t num_microbatches) {
+  spec::PipelineTimeline timeline;
+  SimulatePipeline(spec::MakeSchedule(parallel, static_cast<int>(num_microbatches)), pipeline,
+                   &timeline);
+  const SharedClock clock(timeline, job.num_devices / parallel.pipeline_parallel_size,
+                          job.cluster.shared_compute_units);
+  std::vector<SharedStageRun> runs;
+  for (const std::vector<spec::TimedAction>& actions : timeline.by_stage) {
+    runs.push_back(OnSharedClock(actions, clock));
+  }
+  return runs;
+}
+
+// A pipeline that is full repeats itself: what a long run takes lies on a line through two shorter
+// ones, whole rounds of micro-batches apart.
+std::vector<SharedStageRun> RunOnSharedCores(const Job& job, const spec::ParallelSpec& parallel,
+                                             const PipelineCosts& pipeline,
+                                             int64_t num_microbatches) {
+  constexpr int64_t kRounds = 8;
+  const int64_t num_apart = kRounds * parallel.pipeline_parallel_size;
+  if (num_microbatches <= 2 * num_apart) {
+    return PlayOnSharedCores(job, parallel, pipeline, num_microbatches);
+  }
+  const int64_t num_fewer = num_apart + num_microbatches % parallel.pipeline_parallel_size;
+  const auto shorter = PlayOnSharedCores(job, parallel, pipeline, num_fewer);
+  auto runs = PlayOnSharedCores(job, parallel, pipeline, num_fewer + num_apart);
+  const double position =
+      static_cast<double>(num_microbatches - num_fewer) / static_cast<double>(num_apart);
+  const auto extend = [&](double first_s, double& second_s) {
+    second_s = first_s + position * (second_s - first_s);
+  };
+  for (size_t stage = 0; stage < runs.size(); ++stage) {
+    extend(shorter[stage].end_s, runs[stage].end_s);
+    extend(shorter[stage].busy_s, runs[stage].busy_s);
+    extend(shorter[stage].shared_busy_s, runs[stage].shared_busy_s);
+  }
+  return runs;
+}
+
 // By stage.
 struct Ends {
   std::vector<double> end_s;    // of its last action
   std::vector<double> stretch;  // as in PipelineRun
 };
 
-// Seconds that a stage computes, by the clock of the timeline and by the shared one.
-double Stretch(const std::vector<spec::TimedAction>& actions, const SharedClock& clock) {
-  double busy_s = 0, shared_s = 0;
-  for (const spec::TimedAction& timed : actions) {
-    if (spec::IsTransfer(timed.action.kind)) continue;
-    busy_s += timed.end_s - timed.start_s;
-    shared_s += clock.At(timed.end_s) - clock.At(timed.start_s);
-  }
-  return shared_s / busy_s;
-}
-
 Ends StageEnds(const JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
                const PipelineCosts& pipeline) {
   if (!LacksCores(costs)) {
     return {.end_s = FastTime(parallel, parts, pipeline).stage_end_s, .stretch = {}};
   }
-  // How many stages compute at the same time is seen in the timeline alone.
-  spec::PipelineTimeline timeline;
-  SimulatePipeline(spec::MakeSchedule(parallel, static_cast<int>(parts.num_microbatches)), pipeline,
-                   &timeline);
-  const int ranks_per_stage = costs.job().num_devices / parallel.pipeline_parallel_size;
-  const SharedClock clock(timeline, ranks_per_stage, costs.job().cluster.shared_compute_units);
   Ends ends;
-  for (const std::vector<spec::TimedAction>& actions : timeline.by_stage) {
-    ends.end_s.push_back(clock.At(actions.back().end_s));
-    ends.stretch.push_back(Stretch(actions, clock));
+  for (const SharedStageRun& run :
+       RunOnSharedCores(costs.job(), parallel, pipeline, parts.num_microbatches)) {
+    ends.end_s.push_back(run.end_s);
+    ends.stretch.push_back(run.shared_busy_s / run.busy_s);
   }
   return ends;
 }

@@ -4,6 +4,7 @@
 
 #include "cost_model/base/math.h"
 #include "cost_model/memory.h"
+#include "cost_model/spec/flat_layout.h"
 #include "cost_model/spec/throughput.h"
 #include "cost_model/step_account.h"
 
@@ -22,7 +23,6 @@ double RecomputedFlops(const StepParts& parts, const spec::ParallelSpec& paralle
 double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
                       int stage) {
   const MicrobatchCost& microbatch = costs.MicrobatchOf(parallel);
-  const spec::PrecisionTypes types = spec::TypesOf(costs.job().training.precision);
   const int num_stages = parallel.pipeline_parallel_size;
   int64_t num_layers = 0;
   int64_t most_layers = 0;
@@ -34,10 +34,8 @@ double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const
   const bool has_head = stage == num_stages - 1;
   const int64_t elements =
       CountParameters(costs.ParametersOf(parallel), num_layers, has_embedding, has_head).elements;
-  const int64_t optimizer_element_bytes = types.has_master_weights ? 12 : 8;
-  int64_t bytes = elements * (base::SizeBytes(types.parameter) + base::SizeBytes(types.gradient)) +
-                  optimizer_element_bytes *
-                      (parallel.zero_stage >= 1 ? elements / parts.groups.gradient.size : elements);
+  const spec::StateBytes state = spec::StateBytesOf(elements, costs.job().training, parallel);
+  int64_t bytes = state.weights_bytes + state.gradients_bytes + state.optimizer_bytes;
 
   const int64_t passes = MaxPassesInFlight(parallel, parts.num_microbatches, stage);
   bytes += passes * most_layers * microbatch.layer_saved_bytes;
@@ -66,8 +64,7 @@ StepPrice PriceStep(JobCosts& costs, const spec::ParallelSpec& parallel) {
                                 RecomputedFlops(parts, parallel);
   spec::FillThroughput(job.model, job.training, job.cluster, job.num_devices, job.convention,
                        price.report);
-  price.report.stages = MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages,
-                                 ScheduleUpToPeak(job.training, parallel));
+  price.report.stages = MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages);
   price.report.peak_bytes = PeakBytes(price.report.stages);
   if (auto violation = FindMemoryViolation(price.report.stages, job.cluster, parallel)) {
     price.violations.push_back(*std::move(violation));

@@ -54,10 +54,14 @@ StateBytes StateBytesOf(const std::vector<VirtualStage>& stages_of_rank, const M
       parameters.push_back(std::move(parameter));
     }
   }
-  const int64_t elements = MakeFlatLayout(parameters, parallel).num_elements;
+  return StateBytesOf(MakeFlatLayout(parameters, parallel).num_elements, training, parallel);
+}
+
+StateBytes StateBytesOf(int64_t num_elements, const TrainingSpec& training,
+                        const ParallelSpec& parallel) {
   const int group_size = GradientGroupSize(parallel);
   const auto sharded_from = [&](int zero_stage) {
-    return parallel.zero_stage >= zero_stage ? elements / group_size : elements;
+    return parallel.zero_stage >= zero_stage ? num_elements / group_size : num_elements;
   };
   const PrecisionTypes types = TypesOf(training.precision);
   const int64_t optimizer_bytes = kMomentBytes + (types.has_master_weights ? kMasterBytes : 0);

@@ -47,5 +47,8 @@ struct StateBytes {
 };
 StateBytes StateBytesOf(const std::vector<VirtualStage>& stages_of_rank, const ModelSpec& model,
                         const TrainingSpec& training, const ParallelSpec& parallel);
+// The same for a flat buffer of `num_elements`.
+StateBytes StateBytesOf(int64_t num_elements, const TrainingSpec& training,
+                        const ParallelSpec& parallel);
 
 }  // namespace tessera::spec

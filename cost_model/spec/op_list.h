@@ -65,6 +65,7 @@ struct SavedTensor {
   std::string name;
   int64_t num_bytes = 0;
 };
+int64_t SumBytes(const std::vector<SavedTensor>& tensors);
 // What one layer keeps, and what full recomputation brings back for one layer at a time
 // (kNone's list less the layer's input).
 std::vector<SavedTensor> LayerSavedTensors(const ModelSpec& model, const TrainingSpec& training,

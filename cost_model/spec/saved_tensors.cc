@@ -26,12 +26,6 @@ int64_t ActivationElementBytes(const TrainingSpec& training) {
   return base::SizeBytes(TypesOf(training.precision).activation);
 }
 
-int64_t SumBytes(const std::vector<SavedTensor>& tensors) {
-  int64_t sum = 0;
-  for (const SavedTensor& tensor : tensors) sum += tensor.num_bytes;
-  return sum;
-}
-
 // Everything but the layer's input.
 std::vector<SavedTensor> InnerTensors(const ModelSpec& model, const TrainingSpec& training,
                                       const ParallelSpec& parallel, const LocalShape& shape,
@@ -57,6 +51,12 @@ std::vector<SavedTensor> InnerTensors(const ModelSpec& model, const TrainingSpec
 }
 
 }  // namespace
+
+int64_t SumBytes(const std::vector<SavedTensor>& tensors) {
+  int64_t sum_bytes = 0;
+  for (const SavedTensor& tensor : tensors) sum_bytes += tensor.num_bytes;
+  return sum_bytes;
+}
 
 std::vector<SavedTensor> LayerSavedTensors(const ModelSpec& model, const TrainingSpec& training,
                                            const ParallelSpec& parallel, const LocalShape& shape) {

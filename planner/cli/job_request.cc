@@ -29,7 +29,7 @@ int64_t UsualBatchTokens(int64_t num_parameters) {
 // On a pool of a machine's cores: few samples, so that a step takes seconds.
 constexpr int64_t kPoolBatchSize = 8;
 
-// Far beyond any batch trained with; the simulator plays a step's micro-batches one by one.
+// Far beyond any batch trained with.
 constexpr int64_t kMaxGlobalBatchSize = 1'000'000;
 
 int64_t DefaultGlobalBatchSize(const cost_model::Job& job) {

@@ -132,8 +132,8 @@ TEST_P(ConformanceTest, EngineDoesWhatWasPredicted) {
       FindViolations(plan().model, plan().training, plan().parallel, plan().num_devices).empty());
   const std::vector<spec::VirtualStage> stages = PartitionStages(plan().model, plan().parallel);
   const spec::PipelineSchedule schedule = ScheduleOf(plan());
-  const std::vector<spec::StageMemory> predicted = cost_model::MemoryOf(
-      plan().model, plan().cluster, plan().training, plan().parallel, stages, schedule);
+  const std::vector<spec::StageMemory> predicted =
+      cost_model::MemoryOf(plan().model, plan().cluster, plan().training, plan().parallel, stages);
   for (const RankOutcome& rank : RunPlan(plan())) {
     const auto stage = static_cast<size_t>(rank.coord.pipeline);
     SCOPED_TRACE(base::Concat("pp rank ", stage, ", tp rank ", rank.coord.tensor));

@@ -166,6 +166,27 @@ TEST(StepCostTest, RanksOnOneCoreTakeTurns) {
   }
 }
 
+// Once a pipeline is full, further rounds of micro-batches take as long as the rounds before them:
+// in a schedule that is played whole, and in one far longer.
+TEST(StepCostTest, RoundsOnSharedCoresTakeAsLongHoweverMany) {
+  Job job = RoundJob(4);
+  job.cluster.shared_compute_units = 3;
+  job.cluster.intra_node.latency_s = 1e-4;
+  for (const auto kind : {spec::ScheduleKind::kGPipe, spec::ScheduleKind::kOneForwardOneBackward}) {
+    spec::ParallelSpec layout = Layout(1, 4, 1);
+    layout.schedule = kind;
+    const auto step_s = [&](int64_t num_microbatches) {
+      job.training.global_batch_size = num_microbatches;
+      JobCosts costs(job);
+      return PriceStep(costs, layout).report.step_time_s;
+    };
+    const double round_s = step_s(52) - step_s(48);
+    EXPECT_NEAR(step_s(402) - step_s(398), round_s, 1e-6 * round_s) << ToString(kind);
+    EXPECT_NEAR(step_s(100'002) - step_s(50), (100'002 - 50) / 4 * round_s, 1e-6 * 25e3 * round_s)
+        << ToString(kind);
+  }
+}
+
 TEST(StepCostTest, UnpricedChoicesAreNamed) {
   spec::ParallelSpec layout;
   layout.context_parallel_size = 2;
