@@ -86,20 +86,24 @@ BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& pa
 std::vector<spec::Violation> FindUnpriced(const spec::ModelSpec& model,
                                           const spec::ParallelSpec& parallel) {
   std::vector<spec::Violation> violations;
-  const auto limit = [&](const char* constraint, double found, double priced, const char* what) {
+  const auto limit = [&](const char* constraint, const std::string& what, double found,
+                         double priced) {
     if (found <= priced) return;
     violations.push_back(
         {.constraint = constraint,
-         .message = base::Concat(what, " ", found, " is described, but neither priced nor run"),
+         .message = base::Concat("this version neither prices nor runs ", what, found),
          .needed = found,
          .available = priced,
          .unit = ""});
   };
-  limit("context parallelism", parallel.context_parallel_size, 1, "context-parallel size");
-  limit("expert parallelism", parallel.expert_parallel_size, 1, "expert-parallel size");
-  limit("zero stage", parallel.zero_stage, 1, "ZeRO stage");
-  limit("mixture of experts", model.moe ? model.moe->num_experts : 0, 0,
-        "a mixture of experts of size");
+  // The model first: no other layout helps there.
+  limit("mixture of experts",
+        "mixtures of experts, but the model has experts: ", model.moe ? model.moe->num_experts : 0,
+        0);
+  limit("expert parallelism", "expert parallelism, but ep is ", parallel.expert_parallel_size, 1);
+  limit("context parallelism", "context parallelism, but cp is ", parallel.context_parallel_size,
+        1);
+  limit("zero stage", "ZeRO stages above 1, but the stage is ", parallel.zero_stage, 1);
   return violations;
 }
 

@@ -23,7 +23,8 @@ StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel);
 // Work of pipeline stage `stage` for one micro-batch, all its chunks together.
 BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& parallel, int stage);
 
-// Choices that the layout's description has but the cost model cannot price.
+// Choices that can be described but are neither priced here nor run by the engine; the model's own
+// before the layout's.
 std::vector<spec::Violation> FindUnpriced(const spec::ModelSpec& model,
                                           const spec::ParallelSpec& parallel);
 

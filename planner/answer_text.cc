@@ -44,6 +44,15 @@ std::string RejectionsText(const SearchResult& search) {
   return text;
 }
 
+std::string BestPracticeText(const BestPractice& practice) {
+  std::string text = Concat("the best-practice table, ", practice.rule);
+  if (!practice.layout) {
+    const spec::Violation& reason = practice.violations.front();
+    text += Concat(": infeasible by ", reason.constraint, ": ", reason.message);
+  }
+  return WrapText(text, "  bp: ");
+}
+
 std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
                         const std::optional<BestPractice>& best_practice) {
   TextTable table({"#", "tp", "pp", "vpp", "dp", "mbs", "sp", "recompute", "zero", "schedule",
@@ -52,8 +61,7 @@ std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
   for (size_t i = 0; i < num_shown; ++i) table.AddRow(RankingRow(std::to_string(i + 1), rows[i]));
   if (!best_practice) return table.ToString(2);
   if (best_practice->layout) table.AddRow(RankingRow("bp", *best_practice->layout));
-  return Concat(table.ToString(2), "  bp: the best-practice table, ", best_practice->rule,
-                best_practice->layout ? "" : ": infeasible", "\n");
+  return table.ToString(2) + BestPracticeText(*best_practice);
 }
 
 std::string RepairsText(const std::vector<Repair>& repairs) {

@@ -14,6 +14,9 @@ namespace tessera::planner {
 // How many layouts each constraint ruled out, with one example.
 std::string RejectionsText(const SearchResult& search);
 
+// What the best-practice table says, and what rules it out where nothing of its kind is feasible.
+std::string BestPracticeText(const BestPractice& practice);
+
 // The first `num_rows` of the ranking: layout, step time, tokens/s, MFU, peak memory; below them,
 // marked "bp", what the best-practice table would pick.
 std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,

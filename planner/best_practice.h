@@ -15,7 +15,7 @@ struct BestPractice {
   int pipeline_parallel_size = 1;
   // The fastest layout that keeps the rule; absent when none fits.
   std::optional<RankedLayout> layout;
-  std::vector<spec::Violation> violations;  // why none does
+  std::vector<spec::Violation> violations;  // why none does, at least one
 };
 
 // The usual table for nodes of eight GPUs: tensor parallelism fills the node, then pipeline stages

@@ -81,8 +81,7 @@ std::string BestPracticeSentence(const Request& request, const RankedLayout& cho
                                    FormatPlural(request.job.num_devices, "device"), ": ");
   if (!practice.layout) {
     return Concat(start, "we disagree, no layout of that kind is feasible (",
-                  practice.violations.empty() ? "none exists" : practice.violations[0].message,
-                  ").");
+                  practice.violations.front().message, ").");
   }
   const RankedLayout& table = *practice.layout;
   const bool is_same = chosen.parallel.tensor_parallel_size == practice.tensor_parallel_size &&

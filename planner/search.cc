@@ -16,10 +16,10 @@ struct Candidate {
 std::vector<spec::Violation> FindRuleViolations(const Request& request,
                                                 const spec::ParallelSpec& parallel) {
   const cost_model::Job& job = request.job;
-  std::vector<spec::Violation> violations =
-      spec::FindViolations(job.model, job.training, parallel, job.num_devices);
-  if (violations.empty()) violations = cost_model::FindUnpriced(job.model, parallel);
-  return violations;
+  // First what no other size of an axis would change.
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job.model, parallel);
+  if (!violations.empty()) return violations;
+  return spec::FindViolations(job.model, job.training, parallel, job.num_devices);
 }
 
 // First phase: prices everything, keeps what fits, counts what does not.

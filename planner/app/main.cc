@@ -12,7 +12,6 @@
 
 #include "cost_model/base/error.h"
 #include "planner/cli/commands.h"
-#include "planner/cli/config_command.h"
 
 namespace tessera {
 namespace {
@@ -77,10 +76,9 @@ int Run(int argc, char** argv) {
   CLI::App app("Plans and runs parallel Transformer training.", "tessera");
   app.require_subcommand(0, 1);
   app.footer(kExamples);
-  int exit_code = base::kExitDone;
-  planner::AddPlanCommand(app, exit_code);
-  planner::AddEstimateCommand(app, exit_code);
-  planner::AddConfigCommand(app, exit_code);
+  planner::AddPlanCommand(app);
+  planner::AddEstimateCommand(app);
+  planner::AddConfigCommand(app);
   // For --help alone: these names were handled above.
   for (const EngineCommand& command : kEngineCommands) {
     app.add_subcommand(command.name, command.description);
@@ -95,7 +93,7 @@ int Run(int argc, char** argv) {
   if (app.get_subcommands().empty()) {
     throw base::ConfigError("no command given (`tessera --help` lists them)");
   }
-  return exit_code;
+  return base::kExitDone;
 }
 
 int Fail(const std::exception& error, int exit_code) {

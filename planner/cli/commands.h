@@ -1,12 +1,14 @@
-// The planner's commands. Each adds a subcommand to `app`; its callback sets `exit_code` and throws
-// the errors of base/error.h.
+// The planner's commands. Each adds a subcommand to `app`; its callback prints the result and
+// throws the errors of base/error.h, base::InfeasibleError where there is no layout to go on with.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace tessera::planner {
 
-void AddPlanCommand(CLI::App& app, int& exit_code);
-void AddEstimateCommand(CLI::App& app, int& exit_code);
+void AddPlanCommand(CLI::App& app);
+void AddEstimateCommand(CLI::App& app);
+// The presets, and the import of other programs' model descriptions.
+void AddConfigCommand(CLI::App& app);
 
 }  // namespace tessera::planner

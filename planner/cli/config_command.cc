@@ -1,5 +1,3 @@
-#include "planner/cli/config_command.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
@@ -14,6 +12,8 @@
 #include "cost_model/spec/parameter_list.h"
 #include "cost_model/spec/spec_json.h"
 #include "cost_model/spec/strict_json.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/output_options.h"
 #include "planner/text_format.h"
 
 namespace tessera::planner {
@@ -194,15 +194,14 @@ void Import(const ConfigOptions& options) {
     return;
   }
   spec::WriteFileAtomically(options.out, text);
-  if (!options.quiet) {
-    std::cout << options.out << ": " << model.name << ", "
-              << Abbreviated(static_cast<double>(spec::NumParameters(model))) << " parameters\n";
-  }
+  Tell(base::Concat(options.out, ": ", model.name, ", ",
+                    Abbreviated(static_cast<double>(spec::NumParameters(model))), " parameters"),
+       options.quiet);
 }
 
 }  // namespace
 
-void AddConfigCommand(CLI::App& app, int& /*exit_code*/) {
+void AddConfigCommand(CLI::App& app) {
   auto options = std::make_shared<ConfigOptions>();  // kept by the callbacks
   CLI::App* config = app.add_subcommand("config", "List and show presets; import model files");
   config->footer(kConfigExamples);
@@ -212,13 +211,14 @@ void AddConfigCommand(CLI::App& app, int& /*exit_code*/) {
   list->footer(kListExamples);
   list->add_option("kind", options->kind, "models|clusters")
       ->check(CLI::IsMember({"models", "clusters"}));
-  list->add_option("--format", options->format, "table|json")
-      ->check(CLI::IsMember({"table", "json"}));
+  AddFormatOption(*list, options->format);
+  AddQuietFlag(*list, options->quiet);
   list->callback([options] { PrintList(*options); });
 
   CLI::App* show = config->add_subcommand("show", "Print a preset's file");
   show->footer(kShowExamples);
   show->add_option("name", options->name, "A model, a cluster or a training preset")->required();
+  AddQuietFlag(*show, options->quiet);
   show->callback([options] { PrintPreset(options->name); });
 
   CLI::App* importer = config->add_subcommand("import", "Turn a model's description into our JSON");
@@ -226,7 +226,7 @@ void AddConfigCommand(CLI::App& app, int& /*exit_code*/) {
   importer->add_option("file", options->path, "config.json, its folder, or an argument file")
       ->required();
   importer->add_option("--out", options->out, "Write it to this file");
-  importer->add_flag("--quiet", options->quiet, "Print errors only");
+  AddQuietFlag(*importer, options->quiet);
   importer->callback([options] { Import(*options); });
 }
 

@@ -27,10 +27,8 @@ struct EstimateOptions {
 };
 
 void PrintText(const Request& request, const RankedLayout& layout,
-               const std::vector<spec::Violation>& violations,
-               const std::vector<std::string>& notes, const std::vector<Repair>& repairs) {
+               const std::vector<spec::Violation>& violations, const std::vector<Repair>& repairs) {
   std::cout << RequestText(request) << "\n";
-  for (const std::string& note : notes) std::cout << WrapText(note, "note: ");
   std::cout << "Layout: " << LayoutText(layout.parallel) << "\n\n";
   if (layout.report.step_time_s > 0) std::cout << BreakdownText(layout, request) << "\n";
   if (violations.empty()) {
@@ -52,48 +50,41 @@ std::string WhyInfeasible(const std::vector<spec::Violation>& violations) {
   return reason;
 }
 
-int RunEstimate(const EstimateOptions& options) {
+void RunEstimate(const EstimateOptions& options) {
   std::vector<std::string> notes;
   Request request = MakeRequest(options.job, notes);
-  const RankedLayout plain{.parallel = PlainLayout(request), .report = {}};
+  for (const std::string& note : notes) Tell(note, options.output.quiet);
+  const spec::ParallelSpec parallel = PlainLayout(request);
   cost_model::JobCosts costs(request.job);
-  cost_model::StepPrice price = PriceLayout(request, plain.parallel, costs);
-  const RankedLayout layout{plain.parallel, std::move(price.report)};
+  cost_model::StepPrice price = PriceLayout(request, parallel, costs);
+  const RankedLayout layout{parallel, std::move(price.report)};
   std::vector<Repair> repairs;
   if (!price.violations.empty()) {
-    PinLayout(layout.parallel, request);
+    PinLayout(parallel, request);
     repairs = FindRepairs(request);
   }
-
-  if (!options.output.quiet) {
-    if (options.output.is_json()) {
-      nlohmann::ordered_json document = RequestToJson(request);
-      document.update(LayoutToJson(layout.parallel, layout.report, price.violations));
-      if (!price.violations.empty()) document["repairs"] = RepairsToJson(repairs);
-      std::cout << document.dump(2) << "\n";
-    } else {
-      PrintText(request, layout, price.violations, notes, repairs);
-    }
+  if (options.output.is_json()) {
+    nlohmann::ordered_json document = RequestToJson(request);
+    document.update(LayoutToJson(parallel, layout.report, price.violations));
+    if (!price.violations.empty()) document["repairs"] = RepairsToJson(repairs);
+    document["notes"] = notes;
+    std::cout << document.dump(2) << "\n";
+  } else {
+    PrintText(request, layout, price.violations, repairs);
   }
-  if (!price.violations.empty()) {
-    TellInfeasible(WhyInfeasible(price.violations));
-    return base::kExitInfeasible;
-  }
-  if (!options.output.plan_path.empty()) {
-    WriteChosenPlan(request, layout, options.output.plan_path);
-  }
-  return base::kExitDone;
+  if (!price.violations.empty()) throw base::InfeasibleError(WhyInfeasible(price.violations));
+  WriteChosenPlan(request, layout, options.output);
 }
 
 }  // namespace
 
-void AddEstimateCommand(CLI::App& app, int& exit_code) {
+void AddEstimateCommand(CLI::App& app) {
   CLI::App* command = app.add_subcommand("estimate", "Price one given layout");
   const auto options = std::make_shared<EstimateOptions>();
   AddJobOptions(*command, options->job);
   AddOutputOptions(*command, options->output);
   command->footer(kExamples);
-  command->callback([options, &exit_code] { exit_code = RunEstimate(*options); });
+  command->callback([options] { RunEstimate(*options); });
 }
 
 }  // namespace tessera::planner

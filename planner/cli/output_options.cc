@@ -2,22 +2,32 @@
 
 #include <iostream>
 
+#include "cost_model/base/check.h"
 #include "cost_model/spec/spec_json.h"
 
 namespace tessera::planner {
 
+void AddFormatOption(CLI::App& command, std::string& format) {
+  command.add_option("--format", format, "table|json")->check(CLI::IsMember({"table", "json"}));
+}
+
+void AddQuietFlag(CLI::App& command, bool& quiet) {
+  command.add_flag("--quiet", quiet, "No progress and no notes: the result and errors only");
+}
+
 void AddOutputOptions(CLI::App& command, OutputOptions& options) {
-  command.add_option("--format", options.format, "table|json")
-      ->check(CLI::IsMember({"table", "json"}));
+  AddFormatOption(command, options.format);
   command.add_option("--out", options.plan_path, "Write the plan to this file, for tessera train");
-  command.add_flag("--quiet", options.quiet, "Print errors only");
+  AddQuietFlag(command, options.quiet);
 }
 
-void TellInfeasible(const std::string& reason) {
-  std::cerr << "tessera: error: " << reason << "\n";
+void Tell(const std::string& note, bool quiet) {
+  if (!quiet) std::cerr << note << "\n";
 }
 
-void WriteChosenPlan(const Request& request, const RankedLayout& chosen, const std::string& path) {
+void WriteChosenPlan(const Request& request, const RankedLayout& chosen,
+                     const OutputOptions& options) {
+  if (options.plan_path.empty()) return;
   const cost_model::Job& job = request.job;
   spec::Plan plan;
   plan.model = job.model;
@@ -26,7 +36,10 @@ void WriteChosenPlan(const Request& request, const RankedLayout& chosen, const s
   plan.parallel = chosen.parallel;
   plan.num_devices = job.num_devices;
   plan.prediction = chosen.report;
-  spec::WritePlanFile(plan, path);
+  spec::WritePlanFile(plan, options.plan_path);
+  Tell(base::Concat("plan written to ", options.plan_path, "; run it with: tessera train --plan ",
+                    options.plan_path, " --data FILE"),
+       options.quiet);
 }
 
 }  // namespace tessera::planner

@@ -1,8 +1,9 @@
-// Flags of commands that print results.
+// Flags of commands that print results, and what is told beside the result.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "planner/search.h"
 
@@ -16,11 +17,14 @@ struct OutputOptions {
 };
 
 void AddOutputOptions(CLI::App& command, OutputOptions& options);
+void AddFormatOption(CLI::App& command, std::string& format);
+void AddQuietFlag(CLI::App& command, bool& quiet);
 
-// One line on stderr: why there is no layout to go on with. Printed even with --quiet.
-void TellInfeasible(const std::string& reason);
+// A note or progress on stderr; nothing if `quiet`.
+void Tell(const std::string& note, bool quiet);
 
-// Writes the chosen layout with its prediction as a plan file.
-void WriteChosenPlan(const Request& request, const RankedLayout& chosen, const std::string& path);
+// Writes the chosen layout with its prediction as the plan file that `options` ask for, if any.
+void WriteChosenPlan(const Request& request, const RankedLayout& chosen,
+                     const OutputOptions& options);
 
 }  // namespace tessera::planner

@@ -43,7 +43,7 @@ Answer FindAnswer(const Request& request, bool is_quiet) {
   answer.search = Search(request, costs);
   answer.best_practice = PriceBestPractice(request, costs);
   if (answer.search.rows.empty()) {
-    if (!is_quiet) std::cerr << "No layout fits; trying what would.\n";
+    Tell("no layout fits; trying what would", is_quiet);
     answer.repairs = FindRepairs(request);
   } else {
     answer.explanation = Explain(request, answer.search, answer.best_practice);
@@ -65,16 +65,16 @@ nlohmann::ordered_json AnswerToJson(const Request& request, const Answer& answer
   return document;
 }
 
-void PrintText(const Request& request, const Answer& answer,
-               const std::vector<std::string>& notes) {
+void PrintText(const Request& request, const Answer& answer) {
   const SearchResult& search = answer.search;
   std::cout << RequestText(request) << "\n";
-  for (const std::string& note : notes) std::cout << WrapText(note, "note: ");
   std::cout << FormatPlural(search.num_layouts, "layout") << " examined in "
             << FormatSeconds(answer.search_s) << ", " << FormatCount(search.num_feasible)
             << " feasible.\n\n";
   if (search.rows.empty()) {
-    std::cout << "No layout fits.\n" << RejectionsText(search) << RepairsText(answer.repairs);
+    std::cout << "No layout fits.\n" << RejectionsText(search);
+    if (answer.best_practice) std::cout << BestPracticeText(*answer.best_practice);
+    std::cout << RepairsText(answer.repairs);
     return;
   }
   std::cout << RankingText(search.rows, request.num_rows, answer.best_practice) << "\n";
@@ -101,36 +101,24 @@ std::string WhyNothingFits(const SearchResult& search) {
                       reason.example.message.empty() ? "" : ": ", reason.example.message);
 }
 
-int RunPlan(const PlanOptions& options) {
+void RunPlan(const PlanOptions& options) {
   std::vector<std::string> notes;
   Request request = MakeRequest(options.job, notes);
   request.num_rows = options.num_rows;
+  for (const std::string& note : notes) Tell(note, options.output.quiet);
   const Answer answer = FindAnswer(request, options.output.quiet);
-  if (!options.output.quiet) {
-    if (options.output.is_json()) {
-      std::cout << AnswerToJson(request, answer, notes).dump(2) << "\n";
-    } else {
-      PrintText(request, answer, notes);
-    }
+  if (options.output.is_json()) {
+    std::cout << AnswerToJson(request, answer, notes).dump(2) << "\n";
+  } else {
+    PrintText(request, answer);
   }
-  if (answer.search.rows.empty()) {
-    TellInfeasible(WhyNothingFits(answer.search));
-    return base::kExitInfeasible;
-  }
-  if (!options.output.plan_path.empty()) {
-    WriteChosenPlan(request, answer.search.rows.front(), options.output.plan_path);
-    if (!options.output.quiet && !options.output.is_json()) {
-      std::cout << "\nPlan written to " << options.output.plan_path
-                << "; run it with: tessera train --plan " << options.output.plan_path
-                << " --data FILE\n";
-    }
-  }
-  return base::kExitDone;
+  if (answer.search.rows.empty()) throw base::InfeasibleError(WhyNothingFits(answer.search));
+  WriteChosenPlan(request, answer.search.rows.front(), options.output);
 }
 
 }  // namespace
 
-void AddPlanCommand(CLI::App& app, int& exit_code) {
+void AddPlanCommand(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("plan", "Search the layouts of a model on a cluster, rank and explain");
   const auto options = std::make_shared<PlanOptions>();
@@ -139,7 +127,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1000));
   AddOutputOptions(*command, options->output);
   command->footer(kExamples);
-  command->callback([options, &exit_code] { exit_code = RunPlan(*options); });
+  command->callback([options] { RunPlan(*options); });
 }
 
 }  // namespace tessera::planner

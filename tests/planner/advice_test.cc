@@ -44,6 +44,14 @@ TEST(BestPracticeTest, ARowThatDoesNotFitSaysWhy) {
   ASSERT_FALSE(practice->violations.empty());
   EXPECT_EQ(practice->violations[0].constraint, "device memory");
   EXPECT_GT(practice->violations[0].needed, practice->violations[0].available);
+  EXPECT_THAT(BestPracticeText(*practice), HasSubstr("infeasible by device memory: the fullest"));
+}
+
+TEST(BestPracticeTest, ARowThatTheDevicesDoNotFillSaysWhy) {
+  const auto practice = Practice(MakeTestRequest("llama2-13b", "dgx-a100-80gb", 24, 48));
+  ASSERT_TRUE(practice.has_value());
+  EXPECT_FALSE(practice->layout.has_value());
+  EXPECT_THAT(BestPracticeText(*practice), HasSubstr("infeasible by devices % (tp * cp * pp)"));
 }
 
 TEST(BestPracticeTest, APoolHasNone) {

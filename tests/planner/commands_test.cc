@@ -19,22 +19,28 @@ using ::testing::HasSubstr;
 struct Outcome {
   int exit_code = 0;
   std::string out;
+  std::string err;
 };
 
-// Parses `line` as a user would type it. Errors are thrown on, as main catches them.
+// Parses `line` as a user would type it. Errors are thrown on, but for an infeasible answer.
 Outcome RunCommand(const std::string& line) {
   CLI::App app("test", "tessera");
   Outcome outcome;
-  AddPlanCommand(app, outcome.exit_code);
-  AddEstimateCommand(app, outcome.exit_code);
+  AddPlanCommand(app);
+  AddEstimateCommand(app);
   ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   try {
     app.parse(line);
+  } catch (const base::InfeasibleError&) {
+    outcome.exit_code = base::kExitInfeasible;
   } catch (...) {
     ::testing::internal::GetCapturedStdout();
+    ::testing::internal::GetCapturedStderr();
     throw;
   }
   outcome.out = ::testing::internal::GetCapturedStdout();
+  outcome.err = ::testing::internal::GetCapturedStderr();
   return outcome;
 }
 
@@ -191,16 +197,19 @@ TEST(PlanCommandTest, NothingThatFitsIsExitThreeWithCountsAndRepairs) {
   EXPECT_EQ(outcome.exit_code, base::kExitInfeasible);
   EXPECT_THAT(outcome.out, HasSubstr("No layout fits."));
   EXPECT_THAT(outcome.out, HasSubstr("layouts by device memory"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("bp: the best-practice table, TP 8, PP 2: infeasible by device"));
   EXPECT_THAT(outcome.out, HasSubstr("64 devices: "));
 }
 
-TEST(PlanCommandTest, QuietPrintsNothing) {
-  EXPECT_EQ(RunCommand("plan" + kSmallJob + "--quiet").out, "");
-}
-
-TEST(PlanCommandTest, TellsTheBatchItTakes) {
-  EXPECT_THAT(RunCommand("plan --model gpt3-1.3b --cluster dgx-a100-80gb").out,
-              HasSubstr("--global-batch-size is not given: taking 512 samples"));
+TEST(PlanCommandTest, QuietLeavesTheResultAndDropsTheNotes) {
+  const std::string job = "estimate --model gpt3-1.3b --cluster dgx-a100-80gb ";
+  const Outcome told = RunCommand(job);
+  EXPECT_THAT(told.err, HasSubstr("--global-batch-size is not given: taking 512 samples"));
+  const Outcome quiet = RunCommand(job + "--quiet");
+  EXPECT_EQ(quiet.err, "");
+  EXPECT_EQ(quiet.out, told.out);
+  EXPECT_THAT(RunCommand("plan" + kSmallJob + "--quiet").out, HasSubstr("Choice: "));
 }
 
 }  // namespace

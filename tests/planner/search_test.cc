@@ -94,11 +94,11 @@ TEST(SearchTest, TheSameRequestGivesTheSameRows) {
 TEST(SearchTest, MixturesOfExpertsAreRefusedWithTheReason) {
   const SearchResult result = RunSearch(MakeTestRequest("mixtral-8x7b", "dgx-h100", 8, 64));
   EXPECT_TRUE(result.rows.empty());
-  bool is_named = false;
-  for (const Rejection& rejection : result.rejections) {
-    is_named = is_named || rejection.constraint == "mixture of experts";
-  }
-  EXPECT_TRUE(is_named);
+  ASSERT_EQ(result.rejections.size(), 1u);  // no other layout helps: the first reason of each
+  EXPECT_EQ(result.rejections[0].constraint, "mixture of experts");
+  EXPECT_EQ(result.rejections[0].example.message,
+            "this version neither prices nor runs mixtures of experts, but the model has experts: "
+            "8");
 }
 
 }  // namespace
