@@ -48,10 +48,11 @@ void CheckPositive(const OpRecord& record, std::initializer_list<int64_t> sizes)
 int64_t Flag(bool value) { return value ? 1 : 0; }
 
 void CheckEpilogue(const MatMulArgs& args) {
-  const bool needs_bias = args.epilogue == Epilogue::kBias || args.epilogue == Epilogue::kBiasGelu;
+  const bool needs_bias = args.epilogue == Epilogue::kBias;
+  const bool takes_bias = needs_bias || args.epilogue == Epilogue::kBiasGelu;
   const bool needs_aux =
       args.epilogue == Epilogue::kBiasGelu || args.epilogue == Epilogue::kGeluGrad;
-  TESSERA_CHECK(static_cast<bool>(args.bias) == needs_bias, "bias and epilogue ",
+  TESSERA_CHECK(args.bias ? takes_bias : !needs_bias, "bias and epilogue ",
                 static_cast<int>(args.epilogue));
   TESSERA_CHECK(static_cast<bool>(args.aux) == needs_aux, "aux and epilogue ",
                 static_cast<int>(args.epilogue));

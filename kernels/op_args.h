@@ -21,7 +21,7 @@ struct MatMulArgs {
   base::MatMulLayout layout = base::MatMulLayout::kNT;
   bool accumulate = false;  // c +=; only with Epilogue::kNone
   base::Epilogue epilogue = base::Epilogue::kNone;
-  ConstArray bias;  // [n], kBias and kBiasGelu
+  ConstArray bias;  // [n], kBias and kBiasGelu; the latter may go without
   Array aux;        // [m, n], row stride ldc: written by kBiasGelu, read by kGeluGrad
 };
 

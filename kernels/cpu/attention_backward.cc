@@ -1,6 +1,7 @@
 #include <array>
 #include <limits>
 
+#include "kernels/cpu/add_into.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/vector_math.h"
@@ -16,11 +17,6 @@ float Dot(const float* x, const float* y, int64_t n) {
 #pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < n; ++j) sum += x[j] * y[j];
   return sum;
-}
-
-void AddInto(const float* x, float* y, int64_t n) {
-#pragma omp simd
-  for (int64_t j = 0; j < n; ++j) y[j] += x[j];
 }
 
 // Where the gradients of one head's keys and values are summed, [sequence, head_dim] each.

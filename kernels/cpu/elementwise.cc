@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "kernels/cpu/add_into.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace tessera::kernels {
@@ -27,11 +28,9 @@ void SumColumns(const BiasGradArgs& args, int64_t begin, int64_t end, float* sum
     std::fill(sums, sums + num_cols, 0.0F);
     for (int64_t row = first; row < last; ++row) {
       const float* const dy = args.dy.As<float>() + row * args.stride + begin;
-#pragma omp simd
-      for (int64_t j = 0; j < num_cols; ++j) sums[j] += dy[j];
+      AddInto(dy, sums, num_cols);
     }
-#pragma omp simd
-    for (int64_t j = 0; j < num_cols; ++j) dbias[j] += sums[j];
+    AddInto(sums, dbias, num_cols);
   }
 }
 
@@ -73,8 +72,7 @@ void CpuBackend::DoAdd(ConstArray x, Array y, int64_t n) {
   const float* const source = x.As<float>();
   float* const sum = y.As<float>();
   pool_.ForRanges(n, kElementGrain, kLineFloats, [&](int64_t begin, int64_t end) {
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) sum[i] += source[i];
+    AddInto(source + begin, sum + begin, end - begin);
   });
 }
 

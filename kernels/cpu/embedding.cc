@@ -1,17 +1,9 @@
 #include <algorithm>
 
+#include "kernels/cpu/add_into.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace tessera::kernels {
-namespace {
-
-void AddInto(const float* x, float* y, int64_t n) {
-#pragma omp simd
-  for (int64_t j = 0; j < n; ++j) y[j] += x[j];
-}
-
-}  // namespace
-
 void CpuBackend::DoEmbeddingForward(const EmbeddingForwardArgs& args) {
   const int32_t* const tokens = args.tokens.As<int32_t>();
   const float* const table = args.table.As<float>();

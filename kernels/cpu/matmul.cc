@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "kernels/cpu/add_into.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/vector_math.h"
@@ -88,17 +89,11 @@ void MultiplyTile(const MatMulArgs& args, const Tile& tile) {
         .ldc = args.ldc});
 }
 
-void AddBias(float* c, const float* bias, int64_t n) {
-#pragma omp simd
-  for (int64_t j = 0; j < n; ++j) c[j] += bias[j];
-}
-
-void AddBiasGelu(float* c, const float* bias, float* aux, int64_t n) {
+void KeepAndApplyGelu(float* c, float* aux, int64_t n) {
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
-    const float x = c[j] + bias[j];
-    aux[j] = x;
-    c[j] = Gelu(x);
+    aux[j] = c[j];
+    c[j] = Gelu(c[j]);
   }
 }
 
@@ -117,10 +112,11 @@ void ApplyEpilogue(const MatMulArgs& args, const Tile& tile) {
       case Epilogue::kNone:
         break;
       case Epilogue::kBias:
-        AddBias(c, bias + tile.col, tile.num_cols);
+        AddInto(bias + tile.col, c, tile.num_cols);
         break;
       case Epilogue::kBiasGelu:
-        AddBiasGelu(c, bias + tile.col, args.aux.As<float>() + offset, tile.num_cols);
+        if (bias != nullptr) AddInto(bias + tile.col, c, tile.num_cols);
+        KeepAndApplyGelu(c, args.aux.As<float>() + offset, tile.num_cols);
         break;
       case Epilogue::kGeluGrad:
         MultiplyByGeluGrad(c, args.aux.As<float>() + offset, tile.num_cols);

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/cpu/add_into.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace tessera::kernels {
@@ -91,11 +92,6 @@ void NormBackwardRow(const NormBackwardArgs& args, int64_t row, float* dgamma, f
       dx[j] = rstd * (dy[j] * gamma[j] - mean_g - normalized * mean_gn);
     }
   }
-}
-
-void AddInto(const float* x, float* y, int64_t n) {
-#pragma omp simd
-  for (int64_t j = 0; j < n; ++j) y[j] += x[j];
 }
 
 // Rows go in fixed blocks, each with its own sum of parameter gradients; the sums are added in

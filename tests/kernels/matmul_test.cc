@@ -41,7 +41,7 @@ double SumTolerance(const Shape& shape) {
 }
 
 void ExpectEpilogue(Backend& backend, const Shape& shape, MatMulLayout layout, Epilogue epilogue,
-                    bool accumulate) {
+                    bool accumulate, bool may_have_bias = true) {
   const std::string what = base::Concat("m ", shape.m, " n ", shape.n, " k ", shape.k, " layout ",
                                         static_cast<int>(layout), " epilogue ",
                                         static_cast<int>(epilogue), " accumulate ", accumulate);
@@ -52,7 +52,8 @@ void ExpectEpilogue(Backend& backend, const Shape& shape, MatMulLayout layout, E
   const Floats aux_before = RandomFloats(shape.m * ldc, 5, -4, 4);
   const DeviceFloats a(backend, operands.a), b(backend, operands.b), c(backend, c_before);
   const DeviceFloats device_bias(backend, bias), aux(backend, aux_before);
-  const bool has_bias = epilogue == Epilogue::kBias || epilogue == Epilogue::kBiasGelu;
+  const bool has_bias =
+      may_have_bias && (epilogue == Epilogue::kBias || epilogue == Epilogue::kBiasGelu);
   const bool has_aux = epilogue == Epilogue::kBiasGelu || epilogue == Epilogue::kGeluGrad;
   backend.MatMul({.a = a,
                   .b = b,
@@ -116,6 +117,8 @@ TEST(MatMulTest, EpiloguesMatchTheReference) {
     for (const Shape& shape : kShapes) {
       ExpectEpilogue(*backend, shape, MatMulLayout::kNT, Epilogue::kBias, false);
       ExpectEpilogue(*backend, shape, MatMulLayout::kNT, Epilogue::kBiasGelu, false);
+      ExpectEpilogue(*backend, shape, MatMulLayout::kNT, Epilogue::kBiasGelu, false,
+                     /*may_have_bias=*/false);
       ExpectEpilogue(*backend, shape, MatMulLayout::kNN, Epilogue::kGeluGrad, false);
     }
   }
