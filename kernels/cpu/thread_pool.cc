@@ -27,12 +27,19 @@ void WaitWhileEqual(const std::atomic<uint32_t>& value, uint32_t old) {
 
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
   TESSERA_CHECK(num_threads >= 1, num_threads, " threads");
-  for (int thread = 1; thread < num_threads; ++thread) {
-    workers_.emplace_back([this, thread] { RunWorker(thread); });
+  try {
+    for (int thread = 1; thread < num_threads; ++thread) {
+      workers_.emplace_back([this, thread] { RunWorker(thread); });
+    }
+  } catch (...) {
+    Stop();  // a thread that is destroyed before it is joined ends the process
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   stopping_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();

@@ -15,7 +15,8 @@ namespace tessera::kernels {
 
 class ThreadPool {
  public:
-  // REQUIRES: num_threads >= 1. One thread means no pool: everything runs in the caller.
+  // REQUIRES: num_threads >= 1. One thread means no pool: everything runs in the caller. Throws
+  // std::system_error where the system gives no more threads.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -65,6 +66,7 @@ class ThreadPool {
   using Entry = void (*)(void* context, int thread);
   void RunOnAllThreads(Entry entry, void* context);
   void RunWorker(int thread);
+  void Stop();
   void CallEntry(int thread);
 
   const int num_threads_;
