@@ -54,6 +54,10 @@ class CpuBackend final : public Backend {
   void PrepareBlas();
 
   ThreadPool pool_;
+  // Memory beside what Allocate gives out, so no part of the bytes that the engine counts.
+  // Attention takes up to (head_dim + 2 sequence) 32 floats a thread; where query heads share keys
+  // and values its backward pass sums them apart in the shared one, 2 batch heads sequence head_dim
+  // floats, as much as k and v would take with a head for every query head.
   std::vector<Scratch> thread_scratch_;  // one a thread of the pool
   Scratch shared_scratch_;
   RopeTable rope_table_;
