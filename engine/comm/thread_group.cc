@@ -137,7 +137,15 @@ void ThreadGroup::StartCollective(int rank, int64_t number, Slot& slot) {
     collective.inputs[r] = slot.shares[r].input;
     collective.outputs[r] = slot.shares[r].output;
   }
-  if (collective.header.kind == CollectiveKind::kSplit) RunSplit(slot);
+  if (collective.header.kind == CollectiveKind::kSplit) {
+    try {
+      RunSplit(slot);
+    } catch (const std::exception& error) {  // no memory for the groups; told to the peers
+      world_.Abort(base::Concat(DescribeOp(rank, number), ": ", error.what()));
+      Complete(number, slot);  // all have posted and would wait for it
+      throw;
+    }
+  }
   slot.num_fragments = NumFragments(collective.header, size());
   if (WorkBytes(collective.header, size()) <= kMaxImmediateBytes) {
     for (int64_t i = 0; i < slot.num_fragments; ++i) RunFragment(collective, i);
