@@ -18,12 +18,7 @@ namespace {
 
 // The suffix of rank 0, on every rank.
 std::string SharedSuffix(Communicator& world) {
-  std::string suffix = world.rank() == 0 ? TemporarySuffix() : "";
-  auto length = static_cast<int64_t>(suffix.size());
-  world.Broadcast(&length, 1, base::DType::kInt64, /*root=*/0);
-  suffix.resize(static_cast<size_t>(length));
-  world.Broadcast(suffix.data(), length, base::DType::kUInt8, /*root=*/0);
-  return suffix;
+  return BroadcastText(world, world.rank() == 0 ? TemporarySuffix() : "", /*root=*/0);
 }
 
 // This rank's data file and the list of its pieces.

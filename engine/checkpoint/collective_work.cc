@@ -7,18 +7,14 @@
 #include "cost_model/base/error.h"
 
 namespace tessera::engine {
-namespace {
 
-// The message of rank `root`, on every rank.
-std::string ShareMessage(Communicator& world, std::string message, int root) {
-  auto length = static_cast<int64_t>(message.size());
+std::string BroadcastText(Communicator& world, std::string text, int root) {
+  auto length = static_cast<int64_t>(text.size());
   world.Broadcast(&length, 1, base::DType::kInt64, root);
-  message.resize(static_cast<size_t>(length));
-  world.Broadcast(message.data(), length, base::DType::kUInt8, root);
-  return message;
+  text.resize(static_cast<size_t>(length));
+  world.Broadcast(text.data(), length, base::DType::kUInt8, root);
+  return text;
 }
-
-}  // namespace
 
 void RunOnAllRanks(Communicator& world, const std::string& what,
                    const std::function<void()>& work) {
@@ -35,7 +31,7 @@ void RunOnAllRanks(Communicator& world, const std::string& what,
   int32_t first_failed = world.size();
   world.AllReduce(&mine, &first_failed, 1, base::DType::kInt32, base::ReduceOp::kMin);
   if (first_failed == world.size()) return;
-  message = ShareMessage(world, message, first_failed);
+  message = BroadcastText(world, message, first_failed);
   if (failure) std::rethrow_exception(failure);
   throw base::SystemError(base::Concat(what, " failed on rank ", first_failed, ": ", message));
 }

@@ -17,4 +17,7 @@ void RunOnAllRanks(Communicator& world, const std::string& what, const std::func
 void RunOnFirstRank(Communicator& world, const std::string& what,
                     const std::function<void()>& work);
 
+// The text of rank `root`, on every rank. Collective.
+std::string BroadcastText(Communicator& world, std::string text, int root);
+
 }  // namespace tessera::engine

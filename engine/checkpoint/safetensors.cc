@@ -1,35 +1,17 @@
 #include "engine/checkpoint/safetensors.h"
 
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <set>
 
 #include "cost_model/base/error.h"
+#include "engine/comm/float16.h"
 
 namespace tessera::engine {
 namespace {
 
 using base::Concat;
 using base::ConfigError;
-
-float FromBFloat16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-float FromFloat16(uint16_t bits) {
-  constexpr uint32_t kExponentMask = 0x1F;
-  constexpr uint32_t kExponentShift = 127 - 15;  // of the two formats' biases
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  const uint32_t exponent = (bits >> 10) & kExponentMask;
-  const uint32_t fraction = bits & 0x3FF;
-  if (exponent == 0) {  // zero and subnormal numbers: fraction * 2^-24
-    const float value = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(value));
-  }
-  const uint32_t widened = exponent == kExponentMask ? 0xFF : exponent + kExponentShift;
-  return std::bit_cast<float>(sign | (widened << 23) | (fraction << 13));
-}
 
 template <float (*Convert)(uint16_t)>
 void ConvertHalves(const std::byte* bytes, int64_t count, float* output) {
@@ -120,10 +102,10 @@ void ReadFloats(const TensorView& view, int64_t first, int64_t count, float* out
       if (count > 0) std::memcpy(output, bytes, static_cast<size_t>(count) * sizeof(float));
       return;
     case SafetensorsType::kF16:
-      ConvertHalves<FromFloat16>(bytes, count, output);
+      ConvertHalves<Float16ToFloat>(bytes, count, output);
       return;
     case SafetensorsType::kBF16:
-      ConvertHalves<FromBFloat16>(bytes, count, output);
+      ConvertHalves<BFloat16ToFloat>(bytes, count, output);
       return;
     default:
       TESSERA_CHECK(false, view.tensor->name, " of type ", ToString(type));
