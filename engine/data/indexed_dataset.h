@@ -29,7 +29,6 @@ class IndexedDataset final : public TokenStore {
   // First sequence of a document, for documents 0 to num_documents(): the last entry is
   // num_sequences().
   int64_t DocumentIndex(int64_t document) const;
-  const MappedFile& index_bytes() const { return idx_; }
 
  private:
   void ReadHeader();

@@ -24,7 +24,7 @@ class StageModel {
              const spec::VirtualStage& stage, float grad_scale);
 
   // `input`: the previous virtual stage's output [local_tokens, hidden], empty on the first.
-  // Returns this one's output, empty on the last, where the loss is added to loss_sum().
+  // Returns this one's output, empty on the last, where the loss is added to TakeLossSum().
   Buffer Forward(int microbatch, const Microbatch& data, Buffer input);
   // `dy`: gradient of the output, empty on the last virtual stage. Returns the gradient of the
   // input, empty on the first.

@@ -44,7 +44,6 @@ Buffer MemoryPool::Allocate(MemoryKind kind, int64_t bytes) {
     blocks.pop_back();
   } else {
     data = backend_.Allocate(static_cast<size_t>(bytes));
-    reserved_bytes_ += bytes;
   }
   Count(kind, bytes);
   return Buffer(this, data, bytes, kind);
@@ -59,8 +58,6 @@ void MemoryPool::Count(MemoryKind kind, int64_t bytes) {
   const auto index = static_cast<size_t>(kind);
   live_bytes_[index] += bytes;
   peak_bytes_[index] = std::max(peak_bytes_[index], live_bytes_[index]);
-  live_total_bytes_ += bytes;
-  peak_total_bytes_ = std::max(peak_total_bytes_, live_total_bytes_);
 }
 
 }  // namespace tessera::engine

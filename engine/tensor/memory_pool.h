@@ -70,12 +70,7 @@ class MemoryPool {
   Buffer AllocateF32(MemoryKind kind, int64_t elements);
   Buffer AllocateI32(MemoryKind kind, int64_t elements);
 
-  int64_t live_bytes(MemoryKind kind) const { return live_bytes_[static_cast<size_t>(kind)]; }
   int64_t peak_bytes(MemoryKind kind) const { return peak_bytes_[static_cast<size_t>(kind)]; }
-  // Most bytes of all kinds at one moment.
-  int64_t peak_total_bytes() const { return peak_total_bytes_; }
-  // Bytes taken from the device, those waiting for reuse included.
-  int64_t reserved_bytes() const { return reserved_bytes_; }
 
  private:
   friend class Buffer;
@@ -87,9 +82,6 @@ class MemoryPool {
   std::map<int64_t, std::vector<void*>> free_blocks_;  // by size
   std::array<int64_t, kNumMemoryKinds> live_bytes_ = {};
   std::array<int64_t, kNumMemoryKinds> peak_bytes_ = {};
-  int64_t live_total_bytes_ = 0;
-  int64_t peak_total_bytes_ = 0;
-  int64_t reserved_bytes_ = 0;
 };
 
 }  // namespace tessera::engine
