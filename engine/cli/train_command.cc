@@ -58,15 +58,20 @@ void AddDataFlags(CLI::App& command, Flags& flags) {
 }
 
 void AddStateFlags(CLI::App& command, Flags& flags) {
-  command.add_option("--init", flags.init, "random, hf:DIR or checkpoint:DIR (weights alone)")
-      ->capture_default_str();
-  command.add_option("--resume", flags.options.resume_dir,
-                     "Go on from this checkpoint, or the newest whole one in this folder");
-  command.add_option("--save", flags.options.save_dir, "Folder for checkpoints");
+  CLI::Option* const init =
+      command.add_option("--init", flags.init, "random, hf:DIR or checkpoint:DIR (weights alone)")
+          ->capture_default_str();
+  command
+      .add_option("--resume", flags.options.resume_dir,
+                  "Go on from this checkpoint, or the newest whole one in this folder")
+      ->excludes(init);
+  CLI::Option* const save =
+      command.add_option("--save", flags.options.save_dir, "Folder for checkpoints");
   command
       .add_option("--save-interval", flags.options.save_interval,
                   "Save every so many steps (0: at the end)")
-      ->check(CLI::Range(int64_t{0}, kMaxSteps));
+      ->check(CLI::Range(int64_t{0}, kMaxSteps))
+      ->needs(save);
   command.add_option("--export-hf", flags.options.export_hf_dir,
                      "Write the trained model in Hugging Face form here");
 }

@@ -14,7 +14,8 @@ void BindToOwnCores(int rank, int num_ranks, int threads_per_rank) {
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &usable)) cores.push_back(core);
   }
-  if (static_cast<size_t>(num_ranks) * threads_per_rank > cores.size()) return;
+  const size_t cores_per_rank = cores.size() / static_cast<size_t>(num_ranks);
+  if (cores_per_rank != static_cast<size_t>(threads_per_rank)) return;
   cpu_set_t own;
   CPU_ZERO(&own);
   for (int i = 0; i < threads_per_rank; ++i) {

@@ -51,7 +51,10 @@ void MetricsWriter::Write(const StepRow& row) {
                {"mfu", row.mfu}};
   json.update(TimeJson(row.result.time));
   file_ << json.dump() << std::endl;  // flushed: a reader follows the run
-  if (!file_) throw base::SystemError("cannot write a row to " + path_);
+  if (!file_) {
+    throw base::SystemError(
+        base::Concat("cannot write a row to ", path_, ": ", std::strerror(errno)));
+  }
 }
 
 std::string WriteTrainReport(const TrainReport& report,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "cost_model/base/check.h"
 #include "engine/optimizer/gradient_reduction.h"
 #include "engine/pipeline/stopwatch.h"
 
@@ -25,6 +26,14 @@ std::vector<StageModel> MakeChunks(const LayerContext& context, const ParameterS
     chunks.emplace_back(context, store, stage, grad_scale);
   }
   return chunks;
+}
+
+// Every rank sees the same sums: all throw, or none.
+void CheckFinite(const StepResult& result) {
+  if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
+  throw DivergedError(base::Concat("training diverged at step ", result.step, ": loss ",
+                                   result.loss, ", gradient norm ", result.grad_norm,
+                                   "; the step was not applied"));
 }
 
 double ClipFactor(double norm, double clip) {
@@ -82,6 +91,7 @@ StepResult RankTrainer::Step(bool stop_requested) {
                                                     plan_.training.sequence_length);
   result.grad_norm = std::sqrt(sums.squared_norm);
   result.stop = sums.num_stop_requests > 0;
+  CheckFinite(result);
 
   const Stopwatch optimizer_watch;
   result.lr = spec::LearningRate(plan_.training.optimizer, result.step, plan_.training.steps);

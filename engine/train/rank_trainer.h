@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "cost_model/spec/plan.h"
@@ -12,6 +13,12 @@
 #include "engine/train/batch_loader.h"
 
 namespace tessera::engine {
+
+// The loss or the gradients of a step are no numbers any more.
+class DivergedError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 struct StepResult {
   int64_t step = 0;  // from 1
@@ -32,7 +39,8 @@ class RankTrainer {
               int num_threads);
 
   // One optimizer step over the next global batch. Collective. `stop_requested` of any rank is
-  // reported to all.
+  // reported to all. Throws DivergedError on every rank, before anything is updated, when the loss
+  // or the gradient norm is not finite.
   StepResult Step(bool stop_requested);
 
   // For checkpoints and weight loading; the pointers live as long as the trainer.

@@ -1,6 +1,8 @@
 #include "engine/train/trace_json.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -70,7 +72,10 @@ void WriteTrace(const std::vector<spec::TimedAction>& timeline, const spec::Rank
   std::ofstream file(path);
   file << nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() << '\n';
   file.close();
-  if (!file) throw base::SystemError("cannot write the trace to " + path);
+  if (!file) {
+    throw base::SystemError(
+        base::Concat("cannot write the trace to ", path, ": ", std::strerror(errno)));
+  }
 }
 
 }  // namespace tessera::engine

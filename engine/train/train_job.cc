@@ -1,10 +1,13 @@
 #include "engine/train/train_job.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/hugging_face.h"
@@ -52,22 +55,36 @@ std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
 // What would fail at the end of hours of training fails before its start.
 void PrepareOutputs(const TrainOptions& options) {
   if (!options.save_dir.empty()) MakeFolders(options.save_dir);
-  if (!options.export_hf_dir.empty()) MakeFolders(options.export_hf_dir);
-  if (!options.trace_path.empty() && !std::ofstream(options.trace_path, std::ios::app)) {
-    throw base::SystemError("cannot write the trace to " + options.trace_path);
+  if (!options.export_hf_dir.empty()) {
+    HuggingFaceTensors(options.plan.model);  // throws for a model of no such family
+    MakeFolders(options.export_hf_dir);
   }
+  if (!options.trace_path.empty() && !std::ofstream(options.trace_path, std::ios::app)) {
+    throw base::SystemError(
+        base::Concat("cannot write the trace to ", options.trace_path, ": ", std::strerror(errno)));
+  }
+}
+
+// Names the checkpoints that a save folder stands for, once for all ranks: another run may be
+// saving there.
+TrainOptions WithCheckpointsFound(TrainOptions options) {
+  for (std::string* const folder : {&options.resume_dir, &options.init_checkpoint_dir}) {
+    if (!folder->empty()) *folder = FindCheckpoint(*folder);
+  }
+  return options;
 }
 
 // One rank's run. Rank 0 tells the outside.
 class RankRun {
  public:
   RankRun(const TrainOptions& options, const TrainCallbacks& callbacks,
-          const std::atomic<bool>& stop, const SampleSource& source, Communicator& world)
+          const std::atomic<bool>& stop, const SampleSource& source, Communicator& world,
+          int num_threads)
       : options_(options),
         callbacks_(callbacks),
         stop_(stop),
         world_(world),
-        trainer_(options.plan, world, source, ThreadsPerRank(options.plan)) {}
+        trainer_(options.plan, world, source, num_threads) {}
 
   void Run(TrainReport& report) {
     LoadState();
@@ -107,6 +124,7 @@ class RankRun {
     if (!options_.resume_dir.empty()) {
       const CheckpointInfo info = LoadCheckpoint(options_.resume_dir, options_.plan.model, state);
       trainer_.SetProgress(info.step, info.consumed_samples);
+      world_.Barrier();  // told when every rank has loaded its part
       Tell(base::Concat("resumed from ", options_.resume_dir, " at step ", info.step));
       saved_step_ = info.step;
     } else if (!options_.init_checkpoint_dir.empty()) {
@@ -150,15 +168,20 @@ class RankRun {
 
 }  // namespace
 
-TrainReport RunTraining(const TrainOptions& options, const TrainCallbacks& callbacks,
+TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                         const std::atomic<bool>& stop) {
-  CheckExecutable(options.plan);
+  CheckExecutable(wanted.plan);
+  const TrainOptions options = WithCheckpointsFound(wanted);
   const std::unique_ptr<SampleSource> source = OpenData(options);
   PrepareOutputs(options);
+  // Asked for here, where no thread is bound yet.
+  const int num_threads = ThreadsPerRank(options.plan);
   TrainReport report;
-  RunThreadRanks(
-      options.plan.num_devices, {.timeout_s = options.timeout_s},
-      [&](Communicator& world) { RankRun(options, callbacks, stop, *source, world).Run(report); });
+  RunThreadRanks(options.plan.num_devices, {.timeout_s = options.timeout_s},
+                 [&](Communicator& world) {
+                   BindToOwnCores(world.rank(), world.size(), num_threads);
+                   RankRun(options, callbacks, stop, *source, world, num_threads).Run(report);
+                 });
   return report;
 }
 

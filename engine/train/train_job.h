@@ -19,7 +19,7 @@ struct TrainOptions {
   DataFormat data_format = DataFormat::kAuto;
   DataOrder data_order = DataOrder::kShuffled;
   std::string init_hf_dir;          // weights in Hugging Face form; "" for random
-  std::string init_checkpoint_dir;  // weights of a native checkpoint, step counted from 0
+  std::string init_checkpoint_dir;  // weights alone, found as resume_dir; step counted from 0
   std::string resume_dir;           // a checkpoint, or a folder of them: the newest complete one
   std::string save_dir;
   int64_t save_interval = 0;  // 0: at the end only
@@ -65,8 +65,9 @@ struct TrainCallbacks {
 
 // Runs until plan.training.steps, or until `stop` is set: the step is finished and saved first.
 // Throws InfeasibleError for a plan that cannot be executed, ConfigError for data or weights that
-// do not fit it.
-TrainReport RunTraining(const TrainOptions& options, const TrainCallbacks& callbacks,
+// do not fit it, DivergedError when the loss is no number any more, SystemError for the disk. What
+// a callback throws ends the run and comes out here. Checkpoints saved until then stay.
+TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                         const std::atomic<bool>& stop);
 
 }  // namespace tessera::engine

@@ -93,6 +93,48 @@ TEST_F(ResumeTest, TheBatchSizeMayChange) {
   EXPECT_EQ(rows[1]["consumed_samples"], 4 * 16 + 2 * 8);
 }
 
+TEST_F(ResumeTest, TheCheckpointTakenIsTold) {
+  const CommandResult result = RunCommand(
+      "train --data corpus --hyperparameters train.json --plan dp4.json --steps 13 --resume whole",
+      *folder_);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("resumed from whole/step_00000012 at step 12\n"));
+}
+
+TEST_F(ResumeTest, ACheckpointThatOneRankCannotReadIsNotToldAsTaken) {
+  std::filesystem::copy(folder_->Path("whole"), folder_->Path("cut"),
+                        std::filesystem::copy_options::recursive);
+  const std::string file = "cut/step_00000012/rank_00003.safetensors";
+  folder_->Write(file, folder_->Read(file).substr(0, 1000));
+  const CommandResult result =
+      RunCommand("train --data corpus --plan plan.json --steps 13 --resume cut", *folder_);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(file), Not(HasSubstr("resumed"))));
+}
+
+TEST_F(ResumeTest, ARunThatDivergesStopsAndKeepsItsLastCheckpoint) {
+  // Adam's first step is the learning rate's size: the weights' products overflow in the second.
+  folder_->Write("wild.json", R"({"lr": 1e30, "lr_decay_style": "constant"})");
+  const CommandResult result = RunCommand(
+      "train --data corpus --plan plan.json --hyperparameters wild.json --quiet --steps 12 "
+      "--save wild --save-interval 1 --metrics wild.jsonl",
+      *folder_);
+  EXPECT_EQ(result.exit_code, 1);
+  ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
+  EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("diverged at step 2"), HasSubstr("nan")));
+  EXPECT_EQ(ReadRows("wild.jsonl", *folder_).size(), 1U);
+  EXPECT_EQ(RunForJson("checkpoint inspect wild", *folder_)["step"], 1);
+  RunWell("checkpoint verify wild", *folder_);
+}
+
+TEST_F(ResumeTest, AFullDiskForMetricsEndsTheRun) {
+  const CommandResult result =
+      RunCommand(Train("--plan plan.json --steps 12 --metrics /dev/full"), *folder_);
+  EXPECT_EQ(result.exit_code, 1);
+  ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
+  EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
+}
+
 TEST_F(ResumeTest, AFinishedRunHasNothingToDo) {
   EXPECT_THAT(RunWell(Train("--plan plan.json --steps 12 --resume whole"), *folder_),
               HasSubstr("Nothing to do"));

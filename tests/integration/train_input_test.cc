@@ -167,7 +167,9 @@ TEST_F(TrainInputTest, FlagsAreChecked) {
   Refused(train + "--steps many", {"--steps", "many"});
   Refused(train + "--timeout 0", {"--timeout", "0"});
   Refused(train + "--save-interval -1", {"--save-interval", "-1"});
+  Refused(train + "--save-interval 5", {"--save-interval", "--save"});
   Refused(train + "--init model", {"--init", "hf:DIR"});
+  Refused(train + "--init hf:exported --resume saved", {"--init", "--resume"});
   Refused(train + "--data-order random", {"random", "sequential"});
   Refused(train + "--data-format raw", {"raw", "raw-u16"});
   Refused("train --plan plan.json", {"--data"});
@@ -175,6 +177,18 @@ TEST_F(TrainInputTest, FlagsAreChecked) {
   Refused("data", {"subcommand"});
   Refused("data biuld text.txt", {"biuld"});
   Refused("checkpoint convert --from saved --to hf:x --max-shard-size 0", {"--max-shard-size"});
+}
+
+TEST_F(TrainInputTest, AModelWithoutAHuggingFaceFormIsToldBeforeTheFirstStep) {
+  folder_->WriteEdited("model.json", "mixed.json", "rmsnorm", "layernorm");
+  RunWell(
+      "plan --model mixed.json --cluster local-cpu --devices 1 --seq-length 32 "
+      "--global-batch-size 8 --quiet --out mixed-plan.json",
+      *folder_);
+  const std::string line =
+      "train --plan mixed-plan.json --data corpus --steps 1 --export-hf mixed-hf";
+  Refused(line, {"small"});
+  EXPECT_THAT(RunCommand(line, *folder_).err, ::testing::Not(::testing::HasSubstr("loss")));
 }
 
 TEST_F(TrainInputTest, WhatCannotBeWrittenFailsBeforeTheFirstStep) {
