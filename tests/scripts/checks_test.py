@@ -116,6 +116,17 @@ class HeadersTest(TreeTest):
         problems, _ = check_headers.find_problems(self.root / "build", self.root, jobs=1)
         self.assertEqual(problems, ["engine/norm.cc: its own header is not its first include"])
 
+    def test_headers_of_benchmarks_count_where_they_are_built(self):
+        self.write("engine/user.cc", "int A();\n")
+        self.write("tests/benchmarks/peaks.h", "#pragma once\n#include <no_such_library.h>\n")
+        self.write("tests/benchmarks/run.cc", '#include "tests/benchmarks/peaks.h"\n')
+        self.write_compile_commands("engine/user.cc")
+        problems, _ = check_headers.find_problems(self.root / "build", self.root, jobs=1)
+        self.assertEqual(problems, [])
+        self.write_compile_commands("engine/user.cc", "tests/benchmarks/run.cc")
+        problems, _ = check_headers.find_problems(self.root / "build", self.root, jobs=1)
+        self.assertEqual(len(problems), 1, problems)
+
 
 class FormattingTest(TreeTest):
     def test_a_badly_formatted_file_is_reported(self):
