@@ -125,7 +125,7 @@ std::optional<spec::Violation> FindMemoryViolation(const std::vector<spec::Stage
   if (needed <= available) return std::nullopt;
   const bool is_pool = cluster.shared_compute_units > 0;
   return spec::Violation{
-      .constraint = "device memory",
+      .constraint = kDeviceMemory,
       .message = base::Concat(is_pool ? "all ranks together need " : "the fullest stage needs ",
                               Gibibytes(needed), is_pool ? "" : " with allocator slack", ", but ",
                               is_pool ? "the machine has " : "a device has ", Gibibytes(available)),

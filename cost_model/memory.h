@@ -47,6 +47,9 @@ inline constexpr double kAllocatorSlack = 1.04;
 double NeededBytes(const std::vector<spec::StageMemory>& stages, const spec::ClusterSpec& cluster,
                    const spec::ParallelSpec& parallel);
 
+// The constraint that a violation of the memory limit names.
+inline constexpr const char* kDeviceMemory = "device memory";
+
 // The memory limit, if broken.
 std::optional<spec::Violation> FindMemoryViolation(const std::vector<spec::StageMemory>& stages,
                                                    const spec::ClusterSpec& cluster,

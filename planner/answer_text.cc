@@ -34,12 +34,9 @@ std::vector<std::string> RankingRow(const std::string& mark, const RankedLayout&
 std::string RejectionsText(const SearchResult& search) {
   std::string text = "Ruled out:\n";
   for (const Rejection& rejection : search.rejections) {
-    std::string line =
-        Concat(FormatPlural(rejection.num_layouts, "layout"), " by ", rejection.constraint);
-    if (!rejection.example.message.empty()) {
-      line += Concat(" (for one: ", rejection.example.message, ")");
-    }
-    text += WrapText(line, "  - ");
+    text += WrapText(Concat(FormatPlural(rejection.num_layouts, "layout"), " by ",
+                            rejection.constraint, " (for one: ", rejection.example.message, ")"),
+                     "  - ");
   }
   return text;
 }

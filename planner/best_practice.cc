@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost_model/base/check.h"
+#include "cost_model/memory.h"
 #include "planner/search_space.h"
 
 namespace tessera::planner {
@@ -52,7 +53,7 @@ std::optional<BestPractice> PriceBestPractice(const Request& request, cost_model
   }
   for (const Rejection& rejection : found.rejections) {
     // A layout that only lacks memory came furthest: its reason counts first.
-    const bool is_memory = rejection.constraint == "device memory";
+    const bool is_memory = rejection.constraint == cost_model::kDeviceMemory;
     practice.violations.insert(is_memory ? practice.violations.begin() : practice.violations.end(),
                                rejection.example);
   }

@@ -92,8 +92,7 @@ std::string BubbleText(const RankedLayout& layout, const Request& request) {
                 "\n");
 }
 
-}  // namespace
-
+// "tp 8, pp 4 (vpp 3), dp 2": the mesh alone.
 std::string MeshText(const spec::ParallelSpec& parallel) {
   std::string text =
       Concat("tp ", parallel.tensor_parallel_size, ", pp ", parallel.pipeline_parallel_size);
@@ -105,6 +104,8 @@ std::string MeshText(const spec::ParallelSpec& parallel) {
   if (parallel.expert_parallel_size > 1) text += Concat(", ep ", parallel.expert_parallel_size);
   return text;
 }
+
+}  // namespace
 
 std::string LayoutText(const spec::ParallelSpec& parallel) {
   std::string text = Concat(MeshText(parallel), ", micro-batch ", parallel.micro_batch_size);

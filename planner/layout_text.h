@@ -9,9 +9,6 @@
 
 namespace tessera::planner {
 
-// "tp 8, pp 4 (vpp 3), dp 2": the mesh alone.
-std::string MeshText(const spec::ParallelSpec& parallel);
-
 // "tp 8, pp 4 (vpp 3), dp 2, micro-batch 1, sequence parallel, no recomputation, zero 1".
 std::string LayoutText(const spec::ParallelSpec& parallel);
 

@@ -9,6 +9,8 @@ namespace tessera::planner {
 
 using nlohmann::ordered_json;
 
+namespace {
+
 ordered_json ViolationsToJson(const std::vector<spec::Violation>& violations) {
   ordered_json list = ordered_json::array();
   for (const spec::Violation& violation : violations) {
@@ -20,6 +22,8 @@ ordered_json ViolationsToJson(const std::vector<spec::Violation>& violations) {
   }
   return list;
 }
+
+}  // namespace
 
 ordered_json LayoutToJson(const spec::ParallelSpec& parallel, const spec::StepReport& report,
                           const std::vector<spec::Violation>& violations) {

@@ -23,6 +23,5 @@ nlohmann::ordered_json RequestToJson(const Request& request);
 nlohmann::ordered_json SearchToJson(const SearchResult& search, int num_rows);
 nlohmann::ordered_json BestPracticeToJson(const BestPractice& practice);
 nlohmann::ordered_json RepairsToJson(const std::vector<Repair>& repairs);
-nlohmann::ordered_json ViolationsToJson(const std::vector<spec::Violation>& violations);
 
 }  // namespace tessera::planner

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cost_model/memory.h"
 #include "planner/search_space.h"
 
 namespace tessera::planner {
@@ -39,29 +40,35 @@ class Sieve {
       candidates_.push_back({parallel, price.step_time_s});
       return;
     }
-    if (!result_.nearest || price.needed_bytes < result_.nearest_needed_bytes) {
-      result_.nearest = parallel;
-      result_.nearest_needed_bytes = price.needed_bytes;
+    // Of the layouts that only lack memory, the one that lacks least.
+    if (!nearest_ || price.needed_bytes < nearest_needed_bytes_) {
+      nearest_ = parallel;
+      nearest_needed_bytes_ = price.needed_bytes;
     }
     ++num_without_memory_;
   }
 
   std::vector<Candidate> TakeCandidates() { return std::move(candidates_); }
 
-  // Layouts that the exact price finds too large after all.
-  void RejectForMemory() { ++num_without_memory_; }
+  // No longer counted out: its exact price tells what it lacks, or that it fits after all.
+  std::optional<spec::ParallelSpec> TakeNearest() {
+    if (nearest_) --num_without_memory_;
+    return std::move(nearest_);
+  }
+
+  void Reject(spec::Violation violation) {
+    Rejection& rejection = rejections_[violation.constraint];
+    ++rejection.num_layouts;
+    if (rejection.example.constraint.empty()) rejection.example = std::move(violation);
+  }
 
   SearchResult TakeResult() {
     if (num_without_memory_ > 0) {
-      rejections_["device memory"].num_layouts = num_without_memory_;
-      if (result_.nearest) {
-        const auto price = cost_model::PriceStep(costs_, *result_.nearest);
-        if (!price.violations.empty()) {
-          rejections_["device memory"].example = price.violations.front();
-        }
-      }
+      rejections_[cost_model::kDeviceMemory].num_layouts += num_without_memory_;
     }
+    result_.num_feasible = result_.num_layouts;
     for (auto& [constraint, rejection] : rejections_) {
+      result_.num_feasible -= rejection.num_layouts;
       rejection.constraint = constraint;
       result_.rejections.push_back(std::move(rejection));
     }
@@ -71,17 +78,14 @@ class Sieve {
   }
 
  private:
-  void Reject(spec::Violation violation) {
-    Rejection& rejection = rejections_[violation.constraint];
-    if (rejection.num_layouts++ == 0) rejection.example = std::move(violation);
-  }
-
   const Request& request_;
   cost_model::JobCosts& costs_;
   SearchResult result_;
   std::vector<Candidate> candidates_;
   std::map<std::string, Rejection> rejections_;
   int64_t num_without_memory_ = 0;
+  std::optional<spec::ParallelSpec> nearest_;
+  double nearest_needed_bytes_ = 0;
 };
 
 }  // namespace
@@ -99,21 +103,22 @@ SearchResult Search(const Request& request, cost_model::JobCosts& costs) {
 
   // Second phase. Sorting is stable: of equals the simpler, which was visited first, stays ahead.
   std::vector<Candidate> candidates = sieve.TakeCandidates();
-  const auto num_feasible = static_cast<int64_t>(candidates.size());
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& a, const auto& b) { return a.step_time_s < b.step_time_s; });
-  const int num_exact = std::max(kNumExact, request.num_rows);
   std::vector<RankedLayout> rows;
-  int64_t num_too_large = 0;
-  for (const Candidate& candidate : candidates) {
-    if (static_cast<int>(rows.size()) == num_exact) break;
-    cost_model::StepPrice price = cost_model::PriceStep(costs, candidate.parallel);
+  const auto price_exactly = [&](const spec::ParallelSpec& parallel) {
+    cost_model::StepPrice price = cost_model::PriceStep(costs, parallel);
     if (price.violations.empty()) {
-      rows.push_back({candidate.parallel, std::move(price.report)});
+      rows.push_back({parallel, std::move(price.report)});
     } else {
-      ++num_too_large;
-      sieve.RejectForMemory();
+      sieve.Reject(std::move(price.violations.front()));
     }
+  };
+  if (const auto nearest = sieve.TakeNearest()) price_exactly(*nearest);
+  const int num_exact = std::max(kNumExact, request.num_rows);
+  for (const Candidate& candidate : candidates) {
+    if (static_cast<int>(rows.size()) >= num_exact) break;
+    price_exactly(candidate.parallel);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
     return a.report.step_time_s < b.report.step_time_s;
@@ -121,7 +126,6 @@ SearchResult Search(const Request& request, cost_model::JobCosts& costs) {
 
   SearchResult result = sieve.TakeResult();
   result.rows = std::move(rows);
-  result.num_feasible = num_feasible - num_too_large;
   return result;
 }
 

@@ -25,10 +25,7 @@ struct SearchResult {
   std::vector<RankedLayout> rows;  // fastest first: all that were priced exactly
   int64_t num_layouts = 0;
   int64_t num_feasible = 0;
-  std::vector<Rejection> rejections;  // most frequent first
-  // Of the layouts that only lack memory, the one that lacks least.
-  std::optional<spec::ParallelSpec> nearest;
-  double nearest_needed_bytes = 0;
+  std::vector<Rejection> rejections;  // most frequent first, each with an example
 };
 
 // Layouts that are priced exactly at most: the closed form is within a few per cent of the

@@ -19,16 +19,4 @@ std::string_view ToString(NormKind kind) { return NameOf(kNormKinds, kind); }
 std::string_view ToString(PositionKind kind) { return NameOf(kPositionKinds, kind); }
 std::string_view ToString(ActivationKind kind) { return NameOf(kActivationKinds, kind); }
 
-std::optional<NormKind> NormKindFromString(std::string_view text) {
-  return ValueOf(kNormKinds, text);
-}
-
-std::optional<PositionKind> PositionKindFromString(std::string_view text) {
-  return ValueOf(kPositionKinds, text);
-}
-
-std::optional<ActivationKind> ActivationKindFromString(std::string_view text) {
-  return ValueOf(kActivationKinds, text);
-}
-
 }  // namespace tessera::spec

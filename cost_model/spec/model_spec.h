@@ -15,9 +15,6 @@ enum class ActivationKind : uint8_t { kGelu, kSwiGlu };  // kGelu: tanh approxim
 std::string_view ToString(NormKind kind);        // "layernorm", "rmsnorm"
 std::string_view ToString(PositionKind kind);    // "learned", "rope", "none"
 std::string_view ToString(ActivationKind kind);  // "gelu", "swiglu"
-std::optional<NormKind> NormKindFromString(std::string_view text);
-std::optional<PositionKind> PositionKindFromString(std::string_view text);
-std::optional<ActivationKind> ActivationKindFromString(std::string_view text);
 
 // Llama 3.1's stretching of low rotary frequencies ("rope_type": "llama3").
 struct RopeScaling {

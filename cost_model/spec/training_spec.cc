@@ -25,10 +25,6 @@ std::optional<Precision> PrecisionFromString(std::string_view text) {
   return ValueOf(kPrecisions, text);
 }
 
-std::optional<LrDecayStyle> LrDecayStyleFromString(std::string_view text) {
-  return ValueOf(kLrDecayStyles, text);
-}
-
 PrecisionTypes TypesOf(Precision precision) {
   using base::DType;
   PrecisionTypes types{.parameter = DType::kFloat32,

@@ -15,7 +15,6 @@ enum class LrDecayStyle : uint8_t { kConstant, kLinear, kCosine };
 std::string_view ToString(Precision precision);  // "fp32", "bf16", "fp16", "fp8"
 std::string_view ToString(LrDecayStyle style);   // "constant", "linear", "cosine"
 std::optional<Precision> PrecisionFromString(std::string_view text);
-std::optional<LrDecayStyle> LrDecayStyleFromString(std::string_view text);
 
 // Storage of the training state. Mixed precision keeps fp32 gradients and fp32 master weights.
 struct PrecisionTypes {

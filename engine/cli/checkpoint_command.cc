@@ -67,7 +67,7 @@ void AddOutputOptions(CLI::App& command, CheckpointFlags& flags) {
   command.add_option("--format", flags.format, "How results are printed")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
-  command.add_flag("--quiet", flags.quiet, "No table; errors only");
+  command.add_flag("--quiet", flags.quiet, "No progress and no notes: the result and errors only");
 }
 
 void AddInspectCommand(CLI::App& checkpoint, int& exit_code) {
@@ -82,7 +82,7 @@ void AddInspectCommand(CLI::App& checkpoint, int& exit_code) {
   AddOutputOptions(*command, *flags);
   command->callback([flags, &exit_code] {
     const CheckpointSummary summary = SummarizeCheckpoint(WithoutMark(flags->path));
-    PrintSummary(summary, flags->list_tensors, flags->format == "json", flags->quiet);
+    PrintSummary(summary, flags->list_tensors, flags->format == "json");
     exit_code = base::kExitDone;
   });
 }
@@ -97,7 +97,7 @@ void AddVerifyCommand(CLI::App& checkpoint, int& exit_code) {
   AddOutputOptions(*command, *flags);
   command->callback([flags, &exit_code] {
     const Verification result = VerifyCheckpoint(WithoutMark(flags->path));
-    PrintVerification(result, flags->format == "json", flags->quiet);
+    PrintVerification(result, flags->format == "json");
     exit_code = result.problems.empty() ? base::kExitDone : base::kExitWrongInput;
   });
 }
@@ -130,10 +130,11 @@ void AddConvertCommand(CLI::App& checkpoint, int& exit_code) {
                    "Largest safetensors file in GB (10^9 bytes)")
       ->check(CLI::Range(kMinShardGigabytes, kMaxShardGigabytes))
       ->capture_default_str();
-  command->add_flag("--quiet", flags->quiet, "Errors only");
+  command->add_flag("--quiet", flags->quiet,
+                    "No progress and no notes: the result and errors only");
   command->callback([flags, &exit_code] {
     const std::string written = Convert(*flags);
-    if (!flags->quiet) std::cout << "wrote " << written << '\n';
+    std::cout << "wrote " << written << '\n';
     exit_code = base::kExitDone;
   });
 }

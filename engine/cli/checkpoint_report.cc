@@ -127,12 +127,11 @@ Verification VerifyCheckpoint(const std::string& path) {
   return result;
 }
 
-void PrintSummary(const CheckpointSummary& summary, bool list_tensors, bool as_json, bool quiet) {
+void PrintSummary(const CheckpointSummary& summary, bool list_tensors, bool as_json) {
   if (as_json) {
     std::cout << ToJson(summary).dump(2) << '\n';
     return;
   }
-  if (quiet) return;
   PrintRow("path", summary.path);
   PrintRow("form", summary.training ? "native checkpoint" : "Hugging Face safetensors");
   if (summary.training) {
@@ -154,7 +153,7 @@ void PrintSummary(const CheckpointSummary& summary, bool list_tensors, bool as_j
   }
 }
 
-void PrintVerification(const Verification& result, bool as_json, bool quiet) {
+void PrintVerification(const Verification& result, bool as_json) {
   if (as_json) {
     const Json document = {{"path", result.path},
                            {"ok", result.problems.empty()},
@@ -169,7 +168,7 @@ void PrintVerification(const Verification& result, bool as_json, bool quiet) {
   for (const std::string& problem : result.problems) {
     std::cerr << "tessera: error: " << problem << '\n';
   }
-  if (quiet || !result.problems.empty()) return;
+  if (!result.problems.empty()) return;
   std::cout << result.path << ": good: " << result.num_tensors << " tensors, " << result.data_bytes
             << " bytes in " << result.num_files << (result.num_files == 1 ? " file" : " files")
             << (result.has_checksums ? ", checksums match" : ", headers and shapes match") << '\n';

@@ -51,7 +51,7 @@ struct Verification {
 // Throws base::ConfigError for what keeps the rest from being checked.
 Verification VerifyCheckpoint(const std::string& path);
 
-void PrintSummary(const CheckpointSummary& summary, bool list_tensors, bool as_json, bool quiet);
-void PrintVerification(const Verification& result, bool as_json, bool quiet);
+void PrintSummary(const CheckpointSummary& summary, bool list_tensors, bool as_json);
+void PrintVerification(const Verification& result, bool as_json);
 
 }  // namespace tessera::engine

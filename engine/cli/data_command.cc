@@ -66,7 +66,7 @@ void AddOutputOptions(CLI::App& command, std::string& format, bool& quiet) {
   command.add_option("--format", format, "How results are printed")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
-  command.add_flag("--quiet", quiet, "No progress and no table; errors only");
+  command.add_flag("--quiet", quiet, "No progress and no notes: the result and errors only");
 }
 
 // A user may name either file of the pair.
@@ -96,7 +96,7 @@ void RunBuild(const BuildFlags& flags, bool all_are_json) {
       BuildIndexedDataset(MakeBuildOptions(flags, all_are_json),
                           [&](const BuildProgress& now) { progress.Update(now); });
   progress.Finish();
-  PrintBuildResult(result, flags.format == "json", flags.quiet);
+  PrintBuildResult(result, flags.format == "json");
 }
 
 void AddBuildCommand(CLI::App& data, int& exit_code) {
@@ -150,7 +150,7 @@ void AddInspectCommand(CLI::App& data, int& exit_code) {
   command->callback([flags, &exit_code] {
     const DatasetSummary summary =
         SummarizeDataset(flags->path, DataFormatFromString(flags->data_format), flags->summary);
-    PrintSummary(summary, flags->format == "json", flags->quiet);
+    PrintSummary(summary, flags->format == "json");
     exit_code = base::kExitDone;
   });
 }

@@ -56,12 +56,11 @@ void BuildProgressPrinter::Print(const char* line_end) const {
                elapsed_s > 0 ? done_bytes / kMebibyte / elapsed_s : 0.0, line_end);
 }
 
-void PrintBuildResult(const BuildResult& result, bool as_json, bool quiet) {
+void PrintBuildResult(const BuildResult& result, bool as_json) {
   if (as_json) {
     std::cout << ToJson(result) << '\n';
     return;
   }
-  if (quiet) return;
   PrintRow("tokens", base::Concat(result.bin_path, " (", ToString(result.token_type), ")"));
   PrintRow("index", result.idx_path);
   PrintRow("input files", result.num_inputs);
@@ -72,12 +71,11 @@ void PrintBuildResult(const BuildResult& result, bool as_json, bool quiet) {
   PrintRow("vocabulary", result.vocab_size);
 }
 
-void PrintSummary(const DatasetSummary& summary, bool as_json, bool quiet) {
+void PrintSummary(const DatasetSummary& summary, bool as_json) {
   if (as_json) {
     std::cout << ToJson(summary) << '\n';
     return;
   }
-  if (quiet) return;
   PrintRow("file", summary.path);
   PrintRow("data format", ToString(summary.format));
   PrintRow("token type", ToString(summary.token_type));

@@ -27,7 +27,7 @@ class BuildProgressPrinter {
   Clock::time_point last_print_ = start_;
 };
 
-void PrintBuildResult(const BuildResult& result, bool as_json, bool quiet);
-void PrintSummary(const DatasetSummary& summary, bool as_json, bool quiet);
+void PrintBuildResult(const BuildResult& result, bool as_json);
+void PrintSummary(const DatasetSummary& summary, bool as_json);
 
 }  // namespace tessera::engine

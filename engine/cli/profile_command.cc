@@ -72,7 +72,8 @@ void AddProfileCommand(CLI::App& app, int& exit_code) {
   command->add_option("--format", flags->format, "What to print: table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
-  command->add_flag("--quiet", flags->quiet, "No progress");
+  command->add_flag("--quiet", flags->quiet,
+                    "No progress and no notes: the result and errors only");
   command->callback([flags, &exit_code] {
     Run(*flags);
     exit_code = base::kExitDone;

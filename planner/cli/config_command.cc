@@ -194,9 +194,8 @@ void Import(const ConfigOptions& options) {
     return;
   }
   spec::WriteFileAtomically(options.out, text);
-  Tell(base::Concat(options.out, ": ", model.name, ", ",
-                    Abbreviated(static_cast<double>(spec::NumParameters(model))), " parameters"),
-       options.quiet);
+  std::cout << options.out << ": " << model.name << ", "
+            << Abbreviated(static_cast<double>(spec::NumParameters(model))) << " parameters\n";
 }
 
 }  // namespace

@@ -94,11 +94,10 @@ const Rejection& MostTelling(const std::vector<Rejection>& rejections) {
 }
 
 std::string WhyNothingFits(const SearchResult& search) {
-  if (search.rejections.empty()) return "no layout fits: there is none to try";
   const Rejection& reason = MostTelling(search.rejections);
   return base::Concat("no layout fits: ", FormatCount(reason.num_layouts), " of ",
-                      FormatCount(search.num_layouts), " tried fail by ", reason.constraint,
-                      reason.example.message.empty() ? "" : ": ", reason.example.message);
+                      FormatCount(search.num_layouts), " tried fail by ", reason.constraint, ": ",
+                      reason.example.message);
 }
 
 void RunPlan(const PlanOptions& options) {

@@ -18,7 +18,8 @@ TEST(SearchTest, EveryLayoutIsFeasibleOrCountedOut) {
     const SearchResult result = RunSearch(MakeTestRequest(model, "dgx-a100-40gb", 16, 64));
     int64_t num_rejected = 0;
     for (const Rejection& rejection : result.rejections) {
-      EXPECT_FALSE(rejection.constraint.empty());
+      EXPECT_EQ(rejection.example.constraint, rejection.constraint);
+      EXPECT_FALSE(rejection.example.message.empty()) << rejection.constraint;
       num_rejected += rejection.num_layouts;
     }
     EXPECT_EQ(result.num_feasible + num_rejected, result.num_layouts) << model;

@@ -91,7 +91,6 @@ TEST(PrecisionTest, NamesReadBackAsTheirValues) {
     EXPECT_EQ(PrecisionFromString(ToString(precision)), precision);
   }
   EXPECT_EQ(PrecisionFromString("fp64"), std::nullopt);
-  EXPECT_EQ(LrDecayStyleFromString("cosine"), LrDecayStyle::kCosine);
 }
 
 }  // namespace
