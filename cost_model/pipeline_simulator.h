@@ -50,8 +50,8 @@ struct PipelineTime {
   std::vector<double> stage_end_s;  // [num_stages], when the stage's last action ends
 };
 
-// The same makespan without the list of actions, for search: the schedule's recurrence, cut short
-// once it repeats itself. Equal to SimulatePipeline up to rounding. Takes the shapes that the
+// The same times without the list of actions: the schedule's recurrence, cut short once it repeats
+// itself. Equal to SimulatePipeline up to rounding. Takes the shapes that the
 // generators of pipeline_schedule.h take.
 PipelineTime FastPipelineTime(spec::ScheduleKind kind, int num_stages, int num_chunks,
                               int num_microbatches, const PipelineCosts& costs);
