@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cost_model/spec/device_peak.h"
+#include "cost_model/spec/op_list.h"
 #include "tests/cost_model/test_jobs.h"
 
 namespace tessera::cost_model {
@@ -49,6 +51,17 @@ TEST(OpCostTest, UnfusedAttentionAddsItsPassesOverTheScores) {
   EXPECT_DOUBLE_EQ(OpSeconds(attention, RoundDevice()), 4e9 / 100e12 + 88e6 / 1e12);
 }
 
+// A product of 10 heads over 1000 x 1000 scores, 100 wide, is 2e9 FLOPs; a fused kernel leaves out
+// half of it. Forward two products; backward four, and the scores again where they were not kept.
+TEST(OpCostTest, AttentionCountsItsProducts) {
+  OpRecord attention{.kind = OpKind::kAttentionForward, .dims = {1, 1000, 10, 10, 100, 0}};
+  EXPECT_DOUBLE_EQ(spec::FlopsOf(attention), 2 * 1e9);
+  attention.kind = OpKind::kAttentionBackward;
+  EXPECT_DOUBLE_EQ(spec::FlopsOf(attention), 5 * 1e9);
+  attention.dims[5] = static_cast<int64_t>(base::AttentionStats::kProbabilities);
+  EXPECT_DOUBLE_EQ(spec::FlopsOf(attention), 4 * 2e9);
+}
+
 TEST(RankDeviceTest, RanksOfAPoolShareCoresAndBandwidth) {
   spec::ClusterSpec pool = RoundCluster();
   pool.shared_compute_units = 4;
@@ -60,6 +73,8 @@ TEST(RankDeviceTest, RanksOfAPoolShareCoresAndBandwidth) {
   EXPECT_DOUBLE_EQ(one_of_two.memory_bandwidth_bytes_per_s, 0.5e12);
   // More ranks than cores: a core each, taken in turns.
   EXPECT_DOUBLE_EQ(MakeRankDevice(pool, spec::Precision::kBf16, 8).matmul_flops_per_s, 100e12);
+  // The peak behind MFU is the pool's, shared by its ranks.
+  EXPECT_DOUBLE_EQ(spec::PeakFlopsPerDevice(pool, spec::Precision::kBf16, 8), 50e12);
 }
 
 }  // namespace

@@ -33,7 +33,9 @@ spec::ClusterSpec LatentCluster() {
 
 std::vector<spec::ParallelSpec> ManyLayouts() {
   std::vector<spec::ParallelSpec> layouts;
-  for (spec::ParallelSpec layout : {Layout(1, 1, 16), Layout(8, 1, 2), Layout(2, 4, 2),
+  spec::ParallelSpec gpipe = Layout(2, 4, 2);
+  gpipe.schedule = spec::ScheduleKind::kGPipe;
+  for (spec::ParallelSpec layout : {Layout(1, 1, 16), Layout(8, 1, 2), Layout(2, 4, 2), gpipe,
                                     Layout(1, 8, 2), Layout(2, 2, 4, 2), Layout(1, 4, 4, 2)}) {
     for (const int zero_stage : {0, 1}) {
       for (const auto recompute : {spec::Recompute::kNone, spec::Recompute::kFull}) {

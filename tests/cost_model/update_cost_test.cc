@@ -115,6 +115,17 @@ TEST(StepCostTest, RanksOfAPoolUpdateOverTheBandwidthTheyShare) {
   }
 }
 
+TEST(StepCostTest, RanksOfAPoolTakeTurnsAtTheirReductions) {
+  double reduced_s[3] = {};
+  for (const int num_cores : {1, 2}) {  // a rank's link keeps its 100 GB/s with either
+    Job job = RoundJob(4);
+    job.cluster.shared_compute_units = num_cores;
+    JobCosts costs(job);
+    reduced_s[num_cores] = PriceStep(costs, Layout(1, 1, 4)).report.time.dp_comm_s;
+  }
+  EXPECT_DOUBLE_EQ(reduced_s[1], 2 * reduced_s[2]);
+}
+
 // One rank, T = 1024 tokens, h = 1024, f = 4 h, 16-bit: the gradient that arrives, T h; largest
 // beside it the gradient of the MLP's first product with that of its input, T f + T h.
 TEST(MemoryTest, TheWorkspaceIsTheWidestPairOfGradients) {
