@@ -32,13 +32,17 @@ Json StepJson(const spec::StepReport& report) { return Json::parse(spec::WriteSt
 }  // namespace
 
 MetricsWriter::MetricsWriter(const std::string& path, bool append)
-    : path_(path), file_(path, append ? std::ios::app : std::ios::trunc) {
+    : path_(path), starts_over_(!append), file_(path, std::ios::app) {
   if (!file_) {
     throw base::SystemError(base::Concat("cannot open ", path, ": ", std::strerror(errno)));
   }
 }
 
 void MetricsWriter::Write(const StepRow& row) {
+  if (starts_over_) {
+    file_ = std::ofstream(path_, std::ios::trunc);
+    starts_over_ = false;
+  }
   Json json = {{"step", row.result.step},
                {"loss", row.result.loss},
                {"grad_norm", row.result.grad_norm},

@@ -13,7 +13,8 @@ namespace tessera::engine {
 // first rank's forward and backward passes, communication per axis, waiting and optimizer.
 class MetricsWriter {
  public:
-  // `append`: after the rows of an earlier run (resumed training) instead of over them.
+  // `append`: after the rows of an earlier run (resumed training) instead of over them. The first
+  // row replaces them, so that a run refused before it leaves the file as it was.
   // Throws base::SystemError when the file cannot be opened.
   MetricsWriter(const std::string& path, bool append);
   // Throws base::SystemError when the row cannot be written.
@@ -21,6 +22,7 @@ class MetricsWriter {
 
  private:
   std::string path_;
+  bool starts_over_;
   std::ofstream file_;
 };
 

@@ -91,6 +91,16 @@ TEST_F(TrainInputTest, EmptyDataIsNamed) {
   TrainRefused("--plan plan.json --data empty.u16 --data-format raw-u16", {"empty.u16", "empty"});
 }
 
+TEST_F(TrainInputTest, ARefusedRunLeavesTheMetricsOfAnEarlierOne) {
+  folder_->Write("earlier.jsonl", "{\"step\": 1}\n");
+  TrainRefused("--plan plan.json --data missing --metrics earlier.jsonl", {"missing"});
+  EXPECT_EQ(folder_->Read("earlier.jsonl"), "{\"step\": 1}\n");
+  RunWell("train --plan plan.json --data corpus --steps 1 --quiet --metrics earlier.jsonl",
+          *folder_);
+  EXPECT_NE(folder_->Read("earlier.jsonl").find("\"loss\""), std::string::npos);
+  EXPECT_EQ(folder_->Read("earlier.jsonl").find("{\"step\": 1}"), std::string::npos);
+}
+
 TEST_F(TrainInputTest, DataTooShortForOneSampleIsNamed) {
   folder_->Write("short.u8", std::string(kSmallSequenceLength, 'a'));  // its label is missing
   TrainRefused("--plan plan.json --data short.u8 --data-format raw-u8", {"short.u8", "32"});
