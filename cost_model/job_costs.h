@@ -5,6 +5,7 @@
 
 #include "cost_model/block_cost.h"
 #include "cost_model/spec/plan.h"
+#include "cost_model/spec/runtime_spec.h"
 
 namespace tessera::cost_model {
 
@@ -14,6 +15,7 @@ struct Job {
   spec::TrainingSpec training;
   int num_devices = 1;
   spec::FlopsConvention convention = spec::FlopsConvention::kFull;
+  spec::RuntimeSpec runtime;
 };
 
 // One micro-batch on one rank.

@@ -166,6 +166,21 @@ void FieldReader::Integers(const std::string& key, std::vector<int>& values, Pre
   }
 }
 
+void FieldReader::Texts(const std::string& key, std::vector<std::string>& values,
+                        Presence presence) {
+  const json* found = Find(key, presence, "an array of strings");
+  if (found == nullptr) return;
+  if (!found->is_array()) Fail(key, DescribeJson(*found), "an array of strings");
+  values.clear();
+  for (std::size_t i = 0; i < found->size(); ++i) {
+    if (!(*found)[i].is_string()) {
+      throw ConfigError(file_, Concat(JoinPointer(pointer_, key), "/", i),
+                        DescribeJson((*found)[i]), "a string");
+    }
+    values.push_back((*found)[i].get<std::string>());
+  }
+}
+
 void FieldReader::Table(const std::string& key, EfficiencyTable& table, Presence presence) {
   const std::string expected = "an array of [size, efficiency] pairs";
   const json* found = FindSourced(key, presence, expected);

@@ -48,6 +48,8 @@ class FieldVisitor {
   virtual void Number(const std::string& key, double& value, NumberRange range,
                       Presence presence) = 0;
   virtual void Integers(const std::string& key, std::vector<int>& values, Presence presence) = 0;
+  virtual void Texts(const std::string& key, std::vector<std::string>& values,
+                     Presence presence) = 0;
   virtual void Table(const std::string& key, EfficiencyTable& table, Presence presence) = 0;
   // One of `names`; returns its index. `index` is the value to write.
   virtual std::size_t Name(const std::string& key, const std::vector<std::string>& names,

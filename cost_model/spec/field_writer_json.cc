@@ -57,6 +57,11 @@ void FieldWriter::Integers(const std::string& key, std::vector<int>& values,
   object_[key] = values;
 }
 
+void FieldWriter::Texts(const std::string& key, std::vector<std::string>& values,
+                        Presence /*presence*/) {
+  object_[key] = values;
+}
+
 void FieldWriter::Table(const std::string& key, EfficiencyTable& table, Presence /*presence*/) {
   ordered_json pairs = ordered_json::array();
   for (const EfficiencyPoint& point : table) {

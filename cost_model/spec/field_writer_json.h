@@ -29,6 +29,7 @@ class FieldWriter : public FieldVisitor {
   void Unsigned(const std::string& key, uint64_t& value, Presence presence) override;
   void Number(const std::string& key, double& value, NumberRange range, Presence presence) override;
   void Integers(const std::string& key, std::vector<int>& values, Presence presence) override;
+  void Texts(const std::string& key, std::vector<std::string>& values, Presence presence) override;
   void Table(const std::string& key, EfficiencyTable& table, Presence presence) override;
   std::size_t Name(const std::string& key, const std::vector<std::string>& names, std::size_t index,
                    Presence presence) override;

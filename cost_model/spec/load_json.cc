@@ -88,6 +88,14 @@ ClusterSpec LoadCluster(const std::string& name_or_path) {
   return ClusterFromJson(ReadJsonFile(path), path);
 }
 
+RuntimeSpec LoadRuntime(const std::string& name_or_path) {
+  const std::string file = Resolve("runtimes", "runtime", name_or_path);
+  RuntimeSpec runtime;
+  FieldReader::Read(ReadJsonFile(file), file,
+                    [&](FieldVisitor& fields) { VisitRuntime(fields, runtime); });
+  return runtime;
+}
+
 void LoadHyperparameters(const std::string& path, TrainingSpec& training) {
   const std::string file = Resolve("training", "hyper-parameters", path);
   TrainingSpec read = training;  // untouched when the file is wrong

@@ -25,12 +25,34 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-// Mixture of experts in place of the MLP of every layer.
+// Mixture of experts in place of the MLP, in every layer past the leading dense ones.
 struct MoeSpec {
   int num_experts = 0;
   int experts_per_token = 0;  // top-k
   int64_t expert_ffn_hidden_size = 0;
+  int64_t shared_expert_ffn_hidden_size = 0;  // of an expert that every token visits; 0: none
+  int num_leading_dense_layers = 0;           // they keep an MLP of ffn_hidden_size
+  // Tokens that an expert takes at most, as a multiple of the even share; 0: dropless.
+  double capacity_factor = 0;
   bool operator==(const MoeSpec&) const = default;
+};
+
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): queries, and keys and values, pass
+// through a narrow layer each; a query or key head is qk_nope_head_dim + qk_rope_head_dim wide.
+struct MlaSpec {
+  int64_t q_lora_rank = 0;  // 0: queries straight from the hidden state
+  int64_t kv_lora_rank = 0;
+  int64_t qk_nope_head_dim = 0;
+  int64_t qk_rope_head_dim = 0;
+  int64_t v_head_dim = 0;
+  bool operator==(const MlaSpec&) const = default;
+};
+
+// Layers that attend to the last `size` tokens only.
+struct SlidingWindowSpec {
+  int64_t size = 0;
+  int full_attention_interval = 0;  // every so many layers attend to all tokens; 0: none does
+  bool operator==(const SlidingWindowSpec&) const = default;
 };
 
 struct ModelSpec {
@@ -54,6 +76,11 @@ struct ModelSpec {
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
   std::optional<MoeSpec> moe;
+  std::optional<MlaSpec> mla;  // then head_dim is qk_nope_head_dim + qk_rope_head_dim
+  std::optional<SlidingWindowSpec> sliding_window;
+  // Further layers that predict tokens beyond the next (DeepSeek-V3, arXiv:2412.19437, section
+  // 2.2): each one more layer, a 2h -> h projection and a pass through the shared head.
+  int num_multi_token_layers = 0;
   double init_standard_deviation = 0.02;
   bool operator==(const ModelSpec&) const = default;
 };

@@ -13,12 +13,16 @@ constexpr EnumNames<ScheduleKind, 3> kScheduleKinds = {
      {ScheduleKind::kInterleaved, "interleaved"}}};
 constexpr EnumNames<AttentionKind, 2> kAttentionKinds = {
     {{AttentionKind::kUnfused, "unfused"}, {AttentionKind::kFlash, "flash"}}};
+constexpr EnumNames<ContextKind, 3> kContextKinds = {{{ContextKind::kRing, "ring"},
+                                                      {ContextKind::kAllGather, "all-gather"},
+                                                      {ContextKind::kAllToAll, "all-to-all"}}};
 
 }  // namespace
 
 std::string_view ToString(Recompute recompute) { return NameOf(kRecomputes, recompute); }
 std::string_view ToString(ScheduleKind kind) { return NameOf(kScheduleKinds, kind); }
 std::string_view ToString(AttentionKind kind) { return NameOf(kAttentionKinds, kind); }
+std::string_view ToString(ContextKind kind) { return NameOf(kContextKinds, kind); }
 
 std::optional<Recompute> RecomputeFromString(std::string_view text) {
   return ValueOf(kRecomputes, text);
@@ -30,6 +34,10 @@ std::optional<ScheduleKind> ScheduleKindFromString(std::string_view text) {
 
 std::optional<AttentionKind> AttentionKindFromString(std::string_view text) {
   return ValueOf(kAttentionKinds, text);
+}
+
+std::optional<ContextKind> ContextKindFromString(std::string_view text) {
+  return ValueOf(kContextKinds, text);
 }
 
 int WorldSize(const ParallelSpec& parallel) {

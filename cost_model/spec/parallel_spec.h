@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cost_model/base/dtype.h"
 #include "cost_model/spec/cluster_spec.h"
 #include "cost_model/spec/model_spec.h"
 #include "cost_model/spec/training_spec.h"
@@ -16,13 +17,19 @@ namespace tessera::spec {
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
 enum class ScheduleKind : uint8_t { kGPipe, kOneForwardOneBackward, kInterleaved };
 enum class AttentionKind : uint8_t { kUnfused, kFlash };
+// How context-parallel ranks see each other's keys and values: passed round a ring (Liu et al.
+// 2023, arXiv:2310.01889), gathered, or heads swapped for tokens (Jacobs et al. 2023,
+// arXiv:2309.14509).
+enum class ContextKind : uint8_t { kRing, kAllGather, kAllToAll };
 
 std::string_view ToString(Recompute recompute);  // "none", "selective", "full"
 std::string_view ToString(ScheduleKind kind);    // "gpipe", "1f1b", "interleaved"
 std::string_view ToString(AttentionKind kind);   // "unfused", "flash"
+std::string_view ToString(ContextKind kind);     // "ring", "all-gather", "all-to-all"
 std::optional<Recompute> RecomputeFromString(std::string_view text);
 std::optional<ScheduleKind> ScheduleKindFromString(std::string_view text);
 std::optional<AttentionKind> AttentionKindFromString(std::string_view text);
+std::optional<ContextKind> ContextKindFromString(std::string_view text);
 
 struct ParallelSpec {
   int tensor_parallel_size = 1;
@@ -30,20 +37,37 @@ struct ParallelSpec {
   int data_parallel_size = 1;
   int context_parallel_size = 1;
   int expert_parallel_size = 1;
+  int expert_tensor_parallel_size = 0;  // ranks that share an expert's matrices; 0: as tp
   int virtual_pipeline_size = 1;  // model chunks per pipeline stage; above 1 only if interleaved
   int64_t micro_batch_size = 1;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::kNone;
-  int zero_stage = 1;  // 1: optimizer state sharded over dp (the distributed optimizer)
+  // With kFull: how many of its layers each virtual stage recomputes, the first ones; empty: all.
+  std::vector<int> recomputed_layers_per_virtual_stage;
+  // 1: optimizer state sharded over dp and cp (the distributed optimizer); 2: gradients too; 3:
+  // parameters too (FSDP).
+  int zero_stage = 1;
+  // Neighbours on the data axis that shard between them; replicas of such a group all-reduce
+  // (hybrid sharding). 0: the whole gradient group.
+  int zero_group_size = 0;
+  bool offload_optimizer = false;  // optimizer state and update on the host
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   AttentionKind attention = AttentionKind::kFlash;
+  ContextKind context_kind = ContextKind::kRing;
   std::string rank_order = "tp-cp-ep-dp-pp";  // first varies fastest
   // Layers of each virtual stage (chunk c of stage r is virtual stage c * pp + r); empty: as even
   // as can be, see PartitionStages.
   std::vector<int> layers_per_virtual_stage;
   int64_t vocab_size_multiple = 128;     // the padded vocabulary is a multiple of this times tp
   int64_t bucket_elements = 40'000'000;  // gradient bucket size aimed at
+  base::DType gradient_reduce_type = base::DType::kFloat32;
   bool overlap_grad_reduce = true;
+  bool overlap_param_gather = false;  // ZeRO 1 and 2: behind the next step's forward pass
+  bool overlap_tp_comm = false;       // tensor-parallel collectives behind matrix products
+  bool overlap_pp_comm = false;       // sends and receives behind other micro-batches' passes
+  // Without sequence parallelism: each tensor rank sends its share of a transfer, the receivers
+  // gather (Narayanan et al. 2021, arXiv:2104.04473, section 4.1).
+  bool scatter_gather_transfers = false;
   bool operator==(const ParallelSpec&) const = default;
 };
 

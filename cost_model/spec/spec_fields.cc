@@ -16,6 +16,32 @@ void VisitMoe(FieldVisitor& fields, MoeSpec& moe) {
   fields.Integer("num_experts", moe.num_experts, kSizeRange);
   fields.Integer("experts_per_token", moe.experts_per_token, kSizeRange);
   fields.Integer("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, kSizeRange);
+  fields.Integer("shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size, kCountRange,
+                 kOptional);
+  fields.Integer("num_leading_dense_layers", moe.num_leading_dense_layers, kCountRange, kOptional);
+  fields.Number("capacity_factor", moe.capacity_factor, kNotNegative, kOptional);
+}
+
+void VisitMla(FieldVisitor& fields, MlaSpec& mla) {
+  fields.Integer("q_lora_rank", mla.q_lora_rank, kCountRange, kOptional);
+  fields.Integer("kv_lora_rank", mla.kv_lora_rank, kSizeRange);
+  fields.Integer("qk_nope_head_dim", mla.qk_nope_head_dim, kSizeRange);
+  fields.Integer("qk_rope_head_dim", mla.qk_rope_head_dim, kSizeRange);
+  fields.Integer("v_head_dim", mla.v_head_dim, kSizeRange);
+}
+
+void VisitSlidingWindow(FieldVisitor& fields, SlidingWindowSpec& window) {
+  fields.Integer("size", window.size, kSizeRange);
+  fields.Integer("full_attention_interval", window.full_attention_interval, kCountRange, kOptional);
+}
+
+// Visits the section `key` where there is one.
+template <typename Section>
+void VisitOptional(FieldVisitor& fields, const std::string& key, std::optional<Section>& section,
+                   void (*visit)(FieldVisitor&, Section&)) {
+  if (!fields.Present(key, section.has_value())) return;
+  if (!section) section.emplace();
+  fields.Object(key, [&](FieldVisitor& inner) { visit(inner, *section); });
 }
 
 void VisitDevice(FieldVisitor& fields, DeviceSpec& device) {
@@ -108,15 +134,11 @@ void VisitModel(FieldVisitor& fields, ModelSpec& model) {
   fields.Number("norm_epsilon", model.norm_epsilon, kPositive);
   fields.Number("rope_theta", model.rope_theta, kPositive,
                 model.position == PositionKind::kRope ? Presence::kRequired : kOptional);
-  if (fields.Present("rope_scaling", model.rope_scaling.has_value())) {
-    if (!model.rope_scaling) model.rope_scaling.emplace();
-    fields.Object("rope_scaling",
-                  [&](FieldVisitor& section) { VisitRopeScaling(section, *model.rope_scaling); });
-  }
-  if (fields.Present("moe", model.moe.has_value())) {
-    if (!model.moe) model.moe.emplace();
-    fields.Object("moe", [&](FieldVisitor& section) { VisitMoe(section, *model.moe); });
-  }
+  VisitOptional(fields, "rope_scaling", model.rope_scaling, VisitRopeScaling);
+  VisitOptional(fields, "moe", model.moe, VisitMoe);
+  VisitOptional(fields, "mla", model.mla, VisitMla);
+  VisitOptional(fields, "sliding_window", model.sliding_window, VisitSlidingWindow);
+  fields.Integer("num_multi_token_layers", model.num_multi_token_layers, kCountRange, kOptional);
   fields.Number("init_standard_deviation", model.init_standard_deviation, kPositive, kOptional);
 }
 
@@ -160,19 +182,54 @@ void VisitParallel(FieldVisitor& fields, ParallelSpec& parallel) {
   fields.Integer("data_parallel_size", parallel.data_parallel_size, kSizeRange);
   fields.Integer("context_parallel_size", parallel.context_parallel_size, kSizeRange);
   fields.Integer("expert_parallel_size", parallel.expert_parallel_size, kSizeRange);
+  fields.Integer("expert_tensor_parallel_size", parallel.expert_tensor_parallel_size, kCountRange,
+                 kOptional);
   fields.Integer("virtual_pipeline_size", parallel.virtual_pipeline_size, kSizeRange);
   fields.Integer("micro_batch_size", parallel.micro_batch_size, kSizeRange);
   fields.Flag("sequence_parallel", parallel.sequence_parallel);
   fields.Mode("recompute", parallel.recompute);
+  fields.Integers("recomputed_layers_per_virtual_stage",
+                  parallel.recomputed_layers_per_virtual_stage, kOptional);
   fields.Integer("zero_stage", parallel.zero_stage, {.minimum = 0, .maximum = 3});
+  fields.Integer("zero_group_size", parallel.zero_group_size, kCountRange, kOptional);
+  fields.Flag("offload_optimizer", parallel.offload_optimizer, kOptional);
   fields.Mode("schedule", parallel.schedule);
   fields.Mode("attention", parallel.attention);
+  fields.Mode("context_kind", parallel.context_kind, kOptional);
   fields.Text("rank_order", parallel.rank_order);
   fields.Integers("layers_per_virtual_stage", parallel.layers_per_virtual_stage,
                   Presence::kRequired);
   fields.Integer("vocab_size_multiple", parallel.vocab_size_multiple, kSizeRange);
   fields.Integer("bucket_elements", parallel.bucket_elements, kSizeRange);
+  fields.Mode("gradient_reduce_type", parallel.gradient_reduce_type, kOptional);
   fields.Flag("overlap_grad_reduce", parallel.overlap_grad_reduce);
+  fields.Flag("overlap_param_gather", parallel.overlap_param_gather, kOptional);
+  fields.Flag("overlap_tp_comm", parallel.overlap_tp_comm, kOptional);
+  fields.Flag("overlap_pp_comm", parallel.overlap_pp_comm, kOptional);
+  fields.Flag("scatter_gather_transfers", parallel.scatter_gather_transfers, kOptional);
+}
+
+void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
+  fields.Text("name", runtime.name);
+  fields.Remark("source");
+  fields.Flag("fused_norm", runtime.fused_norm, kOptional);
+  fields.Flag("fused_activation", runtime.fused_activation, kOptional);
+  fields.Flag("fused_softmax", runtime.fused_softmax, kOptional);
+  fields.Flag("fused_residual", runtime.fused_residual, kOptional);
+  fields.Flag("fused_rope", runtime.fused_rope, kOptional);
+  fields.Flag("fused_cross_entropy", runtime.fused_cross_entropy, kOptional);
+  fields.Flag("fused_optimizer", runtime.fused_optimizer, kOptional);
+  fields.Flag("fused_gradient_accumulation", runtime.fused_gradient_accumulation, kOptional);
+  fields.Flag("hidden_dropout", runtime.hidden_dropout, kOptional);
+  fields.Flag("attention_dropout", runtime.attention_dropout, kOptional);
+  fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);
+  fields.Texts("schedules", runtime.schedules, kOptional);
+  fields.Integer("max_zero_stage", runtime.max_zero_stage, {.minimum = 0, .maximum = 3}, kOptional);
+  fields.Flag("context_parallel", runtime.context_parallel, kOptional);
+  fields.Flag("expert_parallel", runtime.expert_parallel, kOptional);
+  fields.Flag("uneven_stages", runtime.uneven_stages, kOptional);
+  fields.Flag("per_stage_recompute", runtime.per_stage_recompute, kOptional);
+  fields.Flag("optimizer_offload", runtime.optimizer_offload, kOptional);
 }
 
 void VisitStepReport(FieldVisitor& fields, StepReport& report) {

@@ -3,6 +3,7 @@
 
 #include "cost_model/spec/field_visitor.h"
 #include "cost_model/spec/plan.h"
+#include "cost_model/spec/runtime_spec.h"
 
 namespace tessera::spec {
 
@@ -13,6 +14,7 @@ void VisitTraining(FieldVisitor& fields, TrainingSpec& training);
 // The flat hyper-parameter file: every key optional.
 void VisitHyperparameters(FieldVisitor& fields, TrainingSpec& training);
 void VisitParallel(FieldVisitor& fields, ParallelSpec& parallel);
+void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime);
 void VisitStepReport(FieldVisitor& fields, StepReport& report);
 // The plan's keys after its format_version.
 void VisitPlan(FieldVisitor& fields, Plan& plan);

@@ -5,12 +5,13 @@
 #include <string>
 
 #include "cost_model/spec/plan.h"
+#include "cost_model/spec/runtime_spec.h"
 
 namespace tessera::spec {
 
 // Presets are looked up in these folders, in order: $TESSERA_CONFIGS, the source tree's configs/
 // the build was made from, share/tessera/configs beside the binary's folder.
-// kind: "models", "clusters", "training".
+// kind: "models", "clusters", "training", "runtimes".
 std::vector<std::string> ListPresets(const std::string& kind);
 std::string PresetPath(const std::string& kind, const std::string& name);  // "" when unknown
 
@@ -22,6 +23,7 @@ ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nu
                     ParallelSpec* parallel = nullptr, std::vector<std::string>* keys_set = nullptr);
 // A preset's name or a file.
 ClusterSpec LoadCluster(const std::string& name_or_path);
+RuntimeSpec LoadRuntime(const std::string& name_or_path);
 // Hyper-parameter file: keys steps, global_batch_size, seq_length, lr, min_lr, lr_warmup_steps,
 // lr_decay_steps, lr_decay_style, adam_beta1, adam_beta2, adam_eps, weight_decay, clip_grad, seed;
 // all optional; those absent keep their value in `training`.
