@@ -9,10 +9,6 @@ namespace {
 constexpr int64_t kMomentBytes = 8;  // AdamW's m and v in fp32
 constexpr int64_t kMasterBytes = 4;  // fp32 master weights of mixed precision
 
-int GradientGroupSize(const ParallelSpec& parallel) {
-  return parallel.data_parallel_size * parallel.context_parallel_size;
-}
-
 }  // namespace
 
 FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,

@@ -1,5 +1,7 @@
 #include "cost_model/spec/parallel_spec.h"
 
+#include <algorithm>
+
 #include "cost_model/spec/enum_names.h"
 
 namespace tessera::spec {
@@ -43,6 +45,30 @@ std::optional<ContextKind> ContextKindFromString(std::string_view text) {
 int WorldSize(const ParallelSpec& parallel) {
   return parallel.tensor_parallel_size * parallel.context_parallel_size *
          parallel.pipeline_parallel_size * parallel.data_parallel_size;
+}
+
+int GradientGroupSize(const ParallelSpec& parallel) {
+  return parallel.data_parallel_size * parallel.context_parallel_size;
+}
+
+int ExpertTensorSize(const ParallelSpec& parallel) {
+  return parallel.expert_tensor_parallel_size > 0 ? parallel.expert_tensor_parallel_size
+                                                  : parallel.tensor_parallel_size;
+}
+
+int ExpertDataSize(const ParallelSpec& parallel) {
+  return parallel.tensor_parallel_size * GradientGroupSize(parallel) /
+         (ExpertTensorSize(parallel) * parallel.expert_parallel_size);
+}
+
+int ShardGroupSize(const ParallelSpec& parallel) {
+  const int group_size = GradientGroupSize(parallel);
+  return parallel.zero_group_size > 0 ? std::min(parallel.zero_group_size, group_size) : group_size;
+}
+
+int ExpertShardGroupSize(const ParallelSpec& parallel) {
+  const int num_replicas = GradientGroupSize(parallel) / ShardGroupSize(parallel);
+  return std::max(1, ExpertDataSize(parallel) / num_replicas);
 }
 
 int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel) {

@@ -71,8 +71,18 @@ struct ParallelSpec {
   bool operator==(const ParallelSpec&) const = default;
 };
 
-// tp * cp * pp * dp; experts share the data-parallel ranks.
+// tp * cp * pp * dp; experts share the ranks of a pipeline stage.
 int WorldSize(const ParallelSpec& parallel);
+// Ranks that hold the same parameters, experts apart: dp * cp.
+int GradientGroupSize(const ParallelSpec& parallel);
+// Ranks that share an expert's matrices: expert_tensor_parallel_size, or tp.
+int ExpertTensorSize(const ParallelSpec& parallel);
+// Ranks that hold the same parts of the same experts: tp * cp * dp / (etp * ep).
+int ExpertDataSize(const ParallelSpec& parallel);
+// Ranks that shard state between them: zero_group_size, or the whole gradient group. And those that
+// shard the state of experts: as large a part of theirs.
+int ShardGroupSize(const ParallelSpec& parallel);
+int ExpertShardGroupSize(const ParallelSpec& parallel);
 // Micro-batches of one step on one pipeline. REQUIRES: FindViolations is empty.
 int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel);
 

@@ -1,4 +1,5 @@
 // The rules between model, batch and layout. A layout that keeps them all builds no string.
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -31,6 +32,8 @@ class Rules {
     CheckLayers();
     CheckInterleaving();
     CheckExperts();
+    CheckSharding();
+    CheckRecompute();
     return std::move(violations_);
   }
 
@@ -71,6 +74,9 @@ class Rules {
     CheckSize("data_parallel_size", parallel_.data_parallel_size);
     CheckSize("context_parallel_size", parallel_.context_parallel_size);
     CheckSize("expert_parallel_size", parallel_.expert_parallel_size);
+    if (parallel_.expert_tensor_parallel_size != 0) {
+      CheckSize("expert_tensor_parallel_size", parallel_.expert_tensor_parallel_size);
+    }
     CheckSize("virtual_pipeline_size", parallel_.virtual_pipeline_size);
     CheckSize("micro_batch_size", parallel_.micro_batch_size);
     CheckSize("vocab_size_multiple", parallel_.vocab_size_multiple);
@@ -79,6 +85,7 @@ class Rules {
       Add("zero stage", 3, parallel_.zero_stage, "",
           Concat("ZeRO stage ", parallel_.zero_stage, " is none of 0, 1, 2, 3"));
     }
+    if (parallel_.zero_group_size < 0) CheckSize("zero_group_size", parallel_.zero_group_size);
   }
 
   void CheckWorld(int num_devices) {
@@ -125,15 +132,22 @@ class Rules {
           Concat("of ", kv_heads, " key/value heads and tensor-parallel size ", tp,
                  " neither divides the other"));
     }
-    const int64_t ffn = model_.moe ? model_.moe->expert_ffn_hidden_size : model_.ffn_hidden_size;
-    if (ffn % tp != 0) {
-      Add("ffn % tp", tp, ffn, "columns",
-          Concat("MLP width ", ffn, " does not divide by tensor-parallel size ", tp));
+    const bool has_dense_mlp = !model_.moe || model_.moe->num_leading_dense_layers > 0;
+    if (has_dense_mlp) CheckMlpWidth("MLP width ", model_.ffn_hidden_size);
+    if (model_.moe) {
+      CheckMlpWidth("shared expert's width ", model_.moe->shared_expert_ffn_hidden_size);
     }
     if (model_.position == PositionKind::kRope && model_.head_dim % 2 != 0) {
       Add("head dim % 2", 2, model_.head_dim, "",
           Concat("head_dim ", model_.head_dim, " is odd, but rotary positions turn pairs"));
     }
+  }
+
+  void CheckMlpWidth(const char* what, int64_t width) {
+    const int tp = parallel_.tensor_parallel_size;
+    if (width % tp == 0) return;
+    Add("ffn % tp", tp, width, "columns",
+        Concat(what, width, " does not divide by tensor-parallel size ", tp));
   }
 
   void CheckSequence() {
@@ -145,14 +159,38 @@ class Rules {
           Concat("sequence length ", sequence, " exceeds the ", model_.max_sequence_length,
                  " learned positions of the model"));
     }
-    if (cp > 1 && sequence % (2 * cp) != 0) {
-      Add("sequence % (2 * cp)", 2 * cp, sequence, "tokens",
-          Concat("sequence length ", sequence, " does not divide into 2 x ", cp,
-                 " chunks for context-parallel size ", cp));
+    // Under a causal mask a rank takes an early and a late chunk, so that all have the same work.
+    // Where heads are swapped for tokens every rank sees whole sequences.
+    const bool is_balanced = parallel_.context_kind != ContextKind::kAllToAll;
+    const int64_t chunks = cp == 1 ? 1 : is_balanced ? 2 * cp : cp;
+    if (sequence % chunks != 0) {
+      Add(is_balanced ? "sequence % (2 * cp)" : "sequence % cp", chunks, sequence, "tokens",
+          Concat("sequence length ", sequence, " does not divide into ", is_balanced ? "2 x " : "",
+                 cp, " chunks for context-parallel size ", cp));
     } else if (parallel_.sequence_parallel && tp > 1 && sequence / cp % tp != 0) {
       Add("sequence % tp", tp, sequence / cp, "tokens",
           Concat("with sequence parallelism, the ", sequence / cp,
                  " tokens of a sequence on one rank do not divide by tensor-parallel size ", tp));
+    }
+    if (cp > 1 && parallel_.context_kind == ContextKind::kAllToAll) CheckSwappedHeads();
+  }
+
+  // All-to-all context parallelism gives each rank whole heads of whole sequences.
+  void CheckSwappedHeads() {
+    const int64_t cp = parallel_.context_parallel_size;
+    const int64_t ranks = cp * parallel_.tensor_parallel_size;
+    if (model_.num_attention_heads % ranks != 0) {
+      Add("heads % (tp * cp)", ranks, model_.num_attention_heads, "heads",
+          Concat(model_.num_attention_heads, " attention heads do not divide by tp ",
+                 parallel_.tensor_parallel_size, " x cp ", cp,
+                 ", which all-to-all context parallelism needs"));
+    }
+    const int kv_heads_here =
+        std::max(1, model_.num_key_value_heads / parallel_.tensor_parallel_size);
+    if (!model_.mla && kv_heads_here % cp != 0) {
+      Add("kv heads % cp", cp, kv_heads_here, "heads",
+          Concat("the ", kv_heads_here, " key/value heads of a tensor rank do not divide by ",
+                 "context-parallel size ", cp, ", which all-to-all context parallelism needs"));
     }
   }
 
@@ -240,20 +278,89 @@ class Rules {
           Concat(model_.moe->experts_per_token, " experts per token exceed the ",
                  model_.moe->num_experts, " experts"));
     }
-    if (ep == 1) return;
     if (!model_.moe) {
+      if (ep == 1) return;
       Add("ep needs experts", ep, 0, "experts",
           Concat("expert-parallel size ", ep, " needs experts, but the model has 0"));
       return;
+    }
+    const int etp = ExpertTensorSize(parallel_);
+    if (model_.moe->expert_ffn_hidden_size % etp != 0) {
+      Add("expert ffn % etp", etp, model_.moe->expert_ffn_hidden_size, "columns",
+          Concat("expert width ", model_.moe->expert_ffn_hidden_size,
+                 " does not divide by expert-tensor-parallel size ", etp));
     }
     if (model_.moe->num_experts % ep != 0) {
       Add("experts % ep", ep, model_.moe->num_experts, "experts",
           Concat(model_.moe->num_experts, " experts do not divide by expert-parallel size ", ep));
     }
-    if (parallel_.data_parallel_size % ep != 0) {
-      Add("dp % ep", ep, parallel_.data_parallel_size, "ranks",
-          Concat("data-parallel size ", parallel_.data_parallel_size,
-                 " does not divide by expert-parallel size ", ep));
+    const int64_t stage_ranks =
+        static_cast<int64_t>(parallel_.tensor_parallel_size) * GradientGroupSize(parallel_);
+    const int64_t expert_ranks = static_cast<int64_t>(etp) * ep;
+    if (stage_ranks % expert_ranks != 0) {
+      Add("tp * cp * dp % (etp * ep)", expert_ranks, stage_ranks, "ranks",
+          Concat("the ", stage_ranks, " ranks of a pipeline stage (tp ",
+                 parallel_.tensor_parallel_size, " x cp ", parallel_.context_parallel_size,
+                 " x dp ", parallel_.data_parallel_size, ") do not divide by etp ", etp, " x ep ",
+                 ep));
+    }
+  }
+
+  void CheckSharding() {
+    using base::DType;
+    const DType reduced = parallel_.gradient_reduce_type;
+    if (reduced != DType::kFloat32 && reduced != DType::kBFloat16 && reduced != DType::kFloat16) {
+      Add("gradient reduce type", base::SizeBytes(DType::kFloat32), base::SizeBytes(reduced),
+          "bytes", "gradients are reduced as fp32, bf16 or fp16");
+    }
+    const int size = parallel_.zero_group_size;
+    const int group = GradientGroupSize(parallel_);
+    if (size == 0 || parallel_.zero_stage == 0) return;
+    if (group % size != 0) {
+      Add("dp * cp % zero group", size, group, "ranks",
+          Concat("the ", group,
+                 " ranks that hold the same parameters do not divide into groups of ", size,
+                 " that shard them"));
+      return;
+    }
+    const int expert_group = ExpertDataSize(parallel_);
+    const int num_replicas = group / size;
+    if (model_.moe && expert_group % num_replicas != 0) {
+      Add("expert dp % zero replicas", num_replicas, expert_group, "ranks",
+          Concat("the ", expert_group, " ranks that hold the same experts do not divide into ",
+                 num_replicas, " replicas of what ZeRO shards"));
+    }
+  }
+
+  void CheckRecompute() {
+    const std::vector<int>& recomputed = parallel_.recomputed_layers_per_virtual_stage;
+    if (recomputed.empty()) return;
+    const auto num_entries = static_cast<int64_t>(recomputed.size());
+    const int64_t num_virtual_stages =
+        static_cast<int64_t>(parallel_.pipeline_parallel_size) * parallel_.virtual_pipeline_size;
+    if (parallel_.recompute != Recompute::kFull) {
+      Add("recomputed layers need full", 1, 0, "",
+          Concat("recomputed_layers_per_virtual_stage needs full recomputation, not ",
+                 ToString(parallel_.recompute)));
+    }
+    if (num_entries != num_virtual_stages) {
+      Add("recomputed layers entries", num_virtual_stages, num_entries, "entries",
+          Concat("recomputed_layers_per_virtual_stage has ", num_entries, " entries for ",
+                 num_virtual_stages, " virtual stages"));
+      return;
+    }
+    // Layers of the stages are known only if nothing was wrong with them.
+    const bool even = parallel_.layers_per_virtual_stage.empty();
+    const int most_even =
+        static_cast<int>((model_.num_layers + num_virtual_stages - 1) / num_virtual_stages);
+    if (!even && parallel_.layers_per_virtual_stage.size() != recomputed.size()) return;
+    for (size_t i = 0; i < recomputed.size(); ++i) {
+      const int layers = even ? most_even : parallel_.layers_per_virtual_stage[i];
+      if (recomputed[i] >= 0 && recomputed[i] <= layers) continue;
+      Add("recomputed layers in range", layers, recomputed[i], "layers",
+          Concat("virtual stage ", i, " cannot recompute ", recomputed[i], " of its ", layers,
+                 " layers"));
+      return;
     }
   }
 

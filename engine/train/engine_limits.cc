@@ -7,24 +7,56 @@
 namespace tessera::engine {
 namespace {
 
-std::vector<std::string> Unsupported(const spec::Plan& plan) {
-  std::vector<std::string> reasons;
-  const spec::ParallelSpec& parallel = plan.parallel;
-  if (parallel.context_parallel_size > 1) {
-    reasons.push_back(base::Concat("context parallelism ", parallel.context_parallel_size,
-                                   " is planned but not executed yet, use --cp 1"));
-  }
-  if (parallel.expert_parallel_size > 1 || plan.model.moe) {
+// Parts of the model and of the batch's arithmetic that no layer here computes.
+void AddModelLimits(const spec::Plan& plan, std::vector<std::string>& reasons) {
+  const spec::ModelSpec& model = plan.model;
+  if (plan.parallel.expert_parallel_size > 1 || model.moe) {
     reasons.push_back("mixture-of-experts models are planned but not executed yet");
   }
-  if (parallel.zero_stage > 1) {
-    reasons.push_back(base::Concat("zero stage ", parallel.zero_stage,
-                                   " is planned but not executed yet, use --zero-stage 0 or 1"));
+  if (model.mla) {
+    reasons.push_back("multi-head latent attention is planned but not executed yet");
+  }
+  if (model.sliding_window) {
+    reasons.push_back("sliding-window attention is planned but not executed yet");
+  }
+  if (model.num_multi_token_layers > 0) {
+    reasons.push_back("multi-token prediction is planned but not executed yet");
   }
   if (plan.training.precision != spec::Precision::kFp32) {
     reasons.push_back(base::Concat("precision ", spec::ToString(plan.training.precision),
                                    " has no CPU execution yet, use --precision fp32"));
   }
+}
+
+void AddLayoutLimits(const spec::ParallelSpec& parallel, std::vector<std::string>& reasons) {
+  const auto refuse = [&](bool is_wanted, const char* what) {
+    if (is_wanted) reasons.push_back(base::Concat(what, " is planned but not executed yet"));
+  };
+  if (parallel.context_parallel_size > 1) {
+    reasons.push_back(base::Concat("context parallelism ", parallel.context_parallel_size,
+                                   " is planned but not executed yet, use --cp 1"));
+  }
+  if (parallel.zero_stage > 1) {
+    reasons.push_back(base::Concat("zero stage ", parallel.zero_stage,
+                                   " is planned but not executed yet, use --zero-stage 0 or 1"));
+  }
+  refuse(parallel.zero_stage > 0 &&
+             spec::ShardGroupSize(parallel) != spec::GradientGroupSize(parallel),
+         "sharding within smaller groups (zero_group_size)");
+  refuse(parallel.offload_optimizer, "the optimizer on the host (offload_optimizer)");
+  refuse(!parallel.recomputed_layers_per_virtual_stage.empty(),
+         "recomputation of some of the layers (recomputed_layers_per_virtual_stage)");
+  refuse(parallel.gradient_reduce_type != base::DType::kFloat32,
+         "reduction of gradients in a 16-bit type (gradient_reduce_type)");
+  refuse(parallel.overlap_param_gather, "overlapped gathering of parameters");
+  refuse(parallel.overlap_tp_comm, "overlapped tensor-parallel communication");
+  refuse(parallel.scatter_gather_transfers, "scatter-gather of pipeline transfers");
+}
+
+std::vector<std::string> Unsupported(const spec::Plan& plan) {
+  std::vector<std::string> reasons;
+  AddLayoutLimits(plan.parallel, reasons);
+  AddModelLimits(plan, reasons);
   return reasons;
 }
 

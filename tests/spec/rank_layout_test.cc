@@ -14,9 +14,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Axis kAllAxes[] = {Axis::kTensor,    Axis::kContext,  Axis::kExpert, Axis::kData,
-                             Axis::kPipeline,  Axis::kGradient, Axis::kModel,  Axis::kEmbedding,
-                             Axis::kKvReplica, Axis::kWorld};
+constexpr Axis kAllAxes[] = {
+    Axis::kTensor,    Axis::kContext,      Axis::kExpert,       Axis::kData,
+    Axis::kPipeline,  Axis::kGradient,     Axis::kModel,        Axis::kEmbedding,
+    Axis::kKvReplica, Axis::kWorld,        Axis::kExpertTensor, Axis::kExpertData,
+    Axis::kShard,     Axis::kShardReplica, Axis::kExpertShard,  Axis::kExpertShardReplica};
 constexpr const char* kOrders[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp",
                                    "ep-dp-tp-pp-cp", "cp-pp-tp-dp-ep"};
 
@@ -141,6 +143,99 @@ TEST(RankLayoutTest, ExpertGroupsAreNeighboursOnTheDataAxis) {
   const RankLayout layout(Shape(2, 1, 4, 1, 2, "tp-cp-ep-dp-pp"));
   EXPECT_THAT(layout.GroupOf(0, Axis::kExpert), ElementsAre(0, 2));
   EXPECT_THAT(layout.GroupOf(7, Axis::kExpert), ElementsAre(5, 7));
+}
+
+// Megatron-LM forms expert groups from all ranks of a stage but the expert tensor ranks: with tp 2,
+// cp 2, dp 2 and ep 4, ranks 0, 2, 4 and 6 differ in cp first, then in dp.
+TEST(RankLayoutTest, ExpertGroupsSpanContextThenData) {
+  ParallelSpec shape = Shape(2, 2, 4, 2, 4, "tp-cp-ep-dp-pp");
+  const RankLayout layout(shape);
+  EXPECT_THAT(layout.GroupOf(0, Axis::kExpert), ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(layout.GroupOf(0, Axis::kExpertTensor), ElementsAre(0, 1));
+  EXPECT_THAT(layout.GroupOf(3, Axis::kExpertData), ElementsAre(3, 11));
+  EXPECT_THAT(layout.GroupOf(16, Axis::kExpert), ElementsAre(16, 18, 20, 22));  // second stage
+  // One rank an expert: tensor ranks hold different experts.
+  shape.expert_tensor_parallel_size = 1;
+  const RankLayout whole_experts(shape);
+  EXPECT_THAT(whole_experts.GroupOf(0, Axis::kExpert), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(whole_experts.GroupOf(0, Axis::kExpertTensor), ElementsAre(0));
+  EXPECT_THAT(whole_experts.GroupOf(5, Axis::kExpertData), ElementsAre(1, 5, 9, 13));
+}
+
+TEST(RankLayoutTest, NeighboursShardAndTheirPeersReplicate) {
+  ParallelSpec shape = Shape(2, 1, 8, 1, 1, "tp-cp-ep-dp-pp");
+  shape.zero_group_size = 4;
+  const RankLayout layout(shape);
+  EXPECT_THAT(layout.GroupOf(2, Axis::kShard), ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(layout.GroupOf(9, Axis::kShard), ElementsAre(9, 11, 13, 15));
+  EXPECT_THAT(layout.GroupOf(9, Axis::kShardReplica), ElementsAre(1, 9));
+  shape.zero_group_size = 0;
+  EXPECT_EQ(RankLayout(shape).GroupOf(9, Axis::kShard),
+            RankLayout(shape).GroupOf(9, Axis::kGradient));
+  EXPECT_THAT(RankLayout(shape).GroupOf(9, Axis::kShardReplica), ElementsAre(9));
+}
+
+// Of eight ranks that hold a dense parameter two groups shard it, so two replicas of each expert's
+// state: with ep 2, four ranks hold the same experts, neighbours shard.
+TEST(RankLayoutTest, ExpertStateHasAsManyReplicasAsTheRest) {
+  ParallelSpec shape = Shape(1, 1, 8, 1, 2, "tp-cp-ep-dp-pp");
+  shape.zero_group_size = 4;
+  const RankLayout layout(shape);
+  EXPECT_THAT(layout.GroupOf(0, Axis::kExpertData), ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(layout.GroupOf(0, Axis::kExpertShard), ElementsAre(0, 2));
+  EXPECT_THAT(layout.GroupOf(7, Axis::kExpertShard), ElementsAre(5, 7));
+  EXPECT_THAT(layout.GroupOf(7, Axis::kExpertShardReplica), ElementsAre(3, 7));
+}
+
+TEST(RankLayoutTest, ExpertAndShardGroupsHaveTheirSizesInEveryOrder) {
+  for (const char* order : kOrders) {
+    for (const int etp : {1, 2, 4}) {
+      for (const int ep : {1, 2, 6}) {
+        ParallelSpec shape = Shape(4, 2, 6, 3, ep, order);
+        shape.expert_tensor_parallel_size = etp;
+        shape.zero_group_size = ep == 6 ? 0 : 6;
+        const RankLayout layout(shape);
+        const int edp = 4 * 2 * 6 / (etp * ep);
+        const int replicas = ep == 6 ? 1 : 2;
+        for (int rank = 0; rank < layout.world_size(); ++rank) {
+          const auto size = [&](Axis axis) {
+            return static_cast<int>(layout.GroupOf(rank, axis).size());
+          };
+          EXPECT_EQ(size(Axis::kExpert), ep);
+          EXPECT_EQ(size(Axis::kExpertTensor), etp);
+          EXPECT_EQ(size(Axis::kExpertData), edp);
+          EXPECT_EQ(size(Axis::kShard), 12 / replicas);
+          EXPECT_EQ(size(Axis::kShardReplica), replicas);
+          EXPECT_EQ(size(Axis::kExpertShard), edp / replicas);
+          EXPECT_EQ(size(Axis::kExpertShardReplica), replicas);
+          // Experts stay within their pipeline stage.
+          for (const int peer : layout.GroupOf(rank, Axis::kExpert)) {
+            EXPECT_EQ(layout.CoordOf(peer).pipeline, layout.CoordOf(rank).pipeline) << order;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(RankLayoutTest, ShapesAreThoseOfTheGroupsOfRankZero) {
+  std::vector<ParallelSpec> shapes = ManyShapes();
+  for (const char* order : kOrders) {
+    ParallelSpec shape = Shape(4, 2, 6, 3, 2, order);
+    shape.expert_tensor_parallel_size = 2;
+    shape.zero_group_size = 6;
+    shapes.push_back(shape);
+  }
+  for (const ParallelSpec& shape : shapes) {
+    const RankLayout layout(shape);
+    for (const Axis axis : kAllAxes) {
+      if (axis == Axis::kKvReplica) continue;
+      const std::vector<int> group = layout.GroupOf(0, axis);
+      const GroupShape expected{.size = static_cast<int>(group.size()),
+                                .stride = group.size() > 1 ? group[1] - group[0] : 1};
+      EXPECT_EQ(layout.ShapeOf(axis), expected) << Describe(shape) << " " << ToString(axis);
+    }
+  }
 }
 
 TEST(RankLayoutTest, KeyValueHeadsFewerThanTensorRanksAreHeldByNeighbours) {

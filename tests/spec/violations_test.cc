@@ -87,6 +87,13 @@ TEST(FindViolationsTest, ExpertsHaveTheirOwnMlpWidth) {
   layout.parallel.tensor_parallel_size = 4;
   EXPECT_THAT(layout.Find(), IsEmpty());
   layout.model.moe->expert_ffn_hidden_size = 66;
+  EXPECT_THAT(layout.Find(), Breaks("expert ffn % etp"));
+  layout.parallel.expert_tensor_parallel_size = 2;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.model.moe->num_leading_dense_layers = 1;  // they do have an MLP of 386
+  EXPECT_THAT(layout.Find(), Breaks("ffn % tp"));
+  layout.model.moe->num_leading_dense_layers = 0;
+  layout.model.moe->shared_expert_ffn_hidden_size = 66;
   EXPECT_THAT(layout.Find(), Breaks("ffn % tp"));
 }
 
@@ -181,7 +188,82 @@ TEST(FindViolationsTest, ExpertParallelismNeedsExpertsThatDivide) {
   layout.model.moe->num_experts = 6;
   EXPECT_THAT(layout.Find(), Breaks("experts % ep"));
   layout.parallel.data_parallel_size = 2;
-  EXPECT_THAT(layout.Find(), Breaks("dp % ep"));
+  EXPECT_THAT(layout.Find(), Breaks("tp * cp * dp % (etp * ep)"));
+}
+
+TEST(FindViolationsTest, ExpertsSpreadOverTheRanksOfAStage) {
+  Layout layout;
+  layout.model.moe =
+      MoeSpec{.num_experts = 16, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
+  layout.parallel.tensor_parallel_size = 2;
+  layout.parallel.context_parallel_size = 2;
+  layout.parallel.data_parallel_size = 2;
+  layout.parallel.expert_parallel_size = 8;
+  EXPECT_THAT(layout.Find(), Breaks("tp * cp * dp % (etp * ep)"));  // etp is tp: 16 ranks
+  layout.parallel.expert_tensor_parallel_size = 1;                  // 8 ranks
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, SwappingHeadsForTokensNeedsHeadsForEveryRank) {
+  Layout layout;
+  layout.training.sequence_length = 60;
+  layout.parallel.context_parallel_size = 4;
+  layout.parallel.context_kind = ContextKind::kAllToAll;
+  EXPECT_THAT(layout.Find(), IsEmpty());  // four chunks, not eight; twelve heads
+  layout.model.num_key_value_heads = 2;
+  EXPECT_THAT(layout.Find(), Breaks("kv heads % cp"));
+  layout.parallel.tensor_parallel_size = 2;
+  EXPECT_THAT(layout.Find(), Breaks("heads % (tp * cp)"));
+  layout.training.sequence_length = 62;
+  EXPECT_THAT(layout.Find(), Breaks("sequence % cp"));
+}
+
+TEST(FindViolationsTest, ShardingGroupsDivideTheGradientGroup) {
+  Layout layout;
+  layout.parallel.data_parallel_size = 8;
+  layout.parallel.zero_group_size = 4;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.zero_group_size = 3;
+  EXPECT_THAT(layout.Find(), Breaks("dp * cp % zero group"));
+  layout.parallel.zero_stage = 0;  // nothing is sharded
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, ReplicasOfShardsDivideTheRanksThatHoldTheSameExperts) {
+  Layout layout;
+  layout.model.moe =
+      MoeSpec{.num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
+  layout.parallel.data_parallel_size = 8;
+  layout.parallel.expert_parallel_size = 4;  // two ranks hold the same experts
+  layout.parallel.zero_group_size = 4;       // two replicas
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.zero_group_size = 2;  // four replicas
+  EXPECT_THAT(layout.Find(), Breaks("expert dp % zero replicas"));
+}
+
+TEST(FindViolationsTest, RecomputedLayersFitTheirStages) {
+  Layout layout;
+  layout.parallel.pipeline_parallel_size = 2;
+  layout.parallel.recompute = Recompute::kFull;
+  layout.parallel.recomputed_layers_per_virtual_stage = {4, 0};
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.recomputed_layers_per_virtual_stage = {5, 0};
+  EXPECT_THAT(layout.Find(), Breaks("recomputed layers in range"));
+  layout.parallel.layers_per_virtual_stage = {5, 3};
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.recomputed_layers_per_virtual_stage = {5};
+  EXPECT_THAT(layout.Find(), Breaks("recomputed layers entries"));
+  layout.parallel.recomputed_layers_per_virtual_stage = {1, 1};
+  layout.parallel.recompute = Recompute::kSelective;
+  EXPECT_THAT(layout.Find(), Breaks("recomputed layers need full"));
+}
+
+TEST(FindViolationsTest, GradientsAreReducedAsFloatingPoint) {
+  Layout layout;
+  layout.parallel.gradient_reduce_type = base::DType::kBFloat16;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.gradient_reduce_type = base::DType::kInt64;
+  EXPECT_THAT(layout.Find(), Breaks("gradient reduce type"));
 }
 
 TEST(FindViolationsTest, TheWorldMustBeTheDevicesGiven) {

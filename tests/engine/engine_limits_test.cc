@@ -1,0 +1,91 @@
+#include "engine/train/engine_limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "cost_model/base/error.h"
+
+namespace tessera::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+spec::Plan SmallPlan() {
+  spec::Plan plan;
+  plan.model = {.name = "toy",
+                .num_layers = 4,
+                .hidden_size = 64,
+                .num_attention_heads = 4,
+                .num_key_value_heads = 4,
+                .head_dim = 16,
+                .ffn_hidden_size = 256,
+                .vocab_size = 128,
+                .max_sequence_length = 64};
+  plan.training = {
+      .global_batch_size = 8, .sequence_length = 64, .precision = spec::Precision::kFp32};
+  plan.parallel = {.data_parallel_size = 4};
+  plan.num_devices = 4;
+  return plan;
+}
+
+TEST(CheckExecutableTest, APlainPlanRuns) { EXPECT_NO_THROW(CheckExecutable(SmallPlan())); }
+
+// Whatever the planner can price and the engine cannot run is refused by name.
+TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
+  struct Case {
+    std::function<void(spec::Plan&)> edit;
+    const char* reason;
+  };
+  const std::vector<Case> cases = {
+      {[](auto& plan) {
+         plan.parallel.data_parallel_size = 2;
+         plan.parallel.context_parallel_size = 2;
+       },
+       "context parallelism 2"},
+      {[](auto& plan) { plan.parallel.zero_stage = 3; }, "zero stage 3"},
+      {[](auto& plan) { plan.parallel.zero_group_size = 2; }, "zero_group_size"},
+      {[](auto& plan) { plan.parallel.offload_optimizer = true; }, "offload_optimizer"},
+      {[](auto& plan) {
+         plan.parallel.recompute = spec::Recompute::kFull;
+         plan.parallel.recomputed_layers_per_virtual_stage = {2};
+       },
+       "recomputed_layers_per_virtual_stage"},
+      {[](auto& plan) { plan.parallel.gradient_reduce_type = base::DType::kBFloat16; },
+       "gradient_reduce_type"},
+      {[](auto& plan) {
+         plan.model.moe =
+             spec::MoeSpec{.num_experts = 4, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
+       },
+       "mixture-of-experts"},
+      {[](auto& plan) { plan.model.sliding_window = spec::SlidingWindowSpec{.size = 16}; },
+       "sliding-window"},
+      {[](auto& plan) { plan.model.num_multi_token_layers = 1; }, "multi-token"},
+      {[](auto& plan) { plan.training.precision = spec::Precision::kBf16; }, "precision bf16"}};
+  for (const Case& c : cases) {
+    spec::Plan plan = SmallPlan();
+    c.edit(plan);
+    try {
+      CheckExecutable(plan);
+      FAIL() << c.reason << " was accepted";
+    } catch (const base::InfeasibleError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(c.reason));
+    }
+  }
+}
+
+TEST(CheckExecutableTest, ABrokenRuleIsRefusedWithItsNumbers) {
+  spec::Plan plan = SmallPlan();
+  plan.training.global_batch_size = 7;
+  try {
+    CheckExecutable(plan);
+    FAIL() << "7 samples were accepted on 4 ranks";
+  } catch (const base::InfeasibleError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("7"));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::engine
