@@ -1,5 +1,6 @@
 #include "cost_model/block_cost.h"
 
+#include "cost_model/base/check.h"
 #include "cost_model/op_cost.h"
 
 namespace tessera::cost_model {
@@ -14,17 +15,40 @@ double ConventionFlops(const base::OpRecord& record, spec::FlopsConvention conve
   return convention == spec::FlopsConvention::kCausal ? full / 2 : full;
 }
 
+// Where the groups of each axis that an op list may name sit.
+struct AxisPlacements {
+  GroupPlacement tensor;
+  GroupPlacement context;
+  GroupPlacement expert;
+  GroupPlacement expert_tensor;
+};
+
+AxisPlacements PlaceAxes(const spec::ParallelSpec& parallel, const Network& network) {
+  const LayoutGroups groups = MakeLayoutGroups(parallel);
+  const auto place = [&](const RankGroup& group) {
+    return PlaceGroup(group, network.world_size, network.cluster);
+  };
+  return {.tensor = place(groups.tensor),
+          .context = place(groups.context),
+          .expert = place(groups.expert),
+          .expert_tensor = place(groups.expert_tensor)};
+}
+
+spec::Axis AxisOf(const base::OpRecord& record) {
+  return static_cast<spec::Axis>(record.dims[record.kind == base::OpKind::kBarrier ? 1 : 2]);
+}
+
 // Prices operations into the fields of one block.
 class Pricer {
  public:
-  Pricer(const RankDevice& device, const Network& network, const GroupPlacement& tensor_group,
+  Pricer(const RankDevice& device, const Network& network, const AxisPlacements& placements,
          spec::FlopsConvention convention)
-      : device_(device), network_(network), tensor_group_(tensor_group), convention_(convention) {}
+      : device_(device), network_(network), placements_(placements), convention_(convention) {}
 
   void Forward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
     for (const spec::Op& op : ops) {
       if (base::IsCommunication(op.record.kind)) {
-        cost.forward_comm_s += Communication(op.record);
+        AddCommunication(op.record, cost.forward_comm);
       } else {
         cost.forward_s += OpSeconds(op.record, device_);
       }
@@ -34,7 +58,7 @@ class Pricer {
   void Backward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
     for (const spec::Op& op : ops) {
       if (base::IsCommunication(op.record.kind)) {
-        cost.backward_comm_s += Communication(op.record);
+        AddCommunication(op.record, op.recomputed ? cost.recompute_comm : cost.backward_comm);
       } else if (op.recomputed) {
         cost.recompute_s += OpSeconds(op.record, device_);
         cost.recompute_flops += ConventionFlops(op.record, convention_);
@@ -45,25 +69,57 @@ class Pricer {
   }
 
  private:
-  double Communication(const base::OpRecord& record) const {
-    return CollectiveSeconds(record, static_cast<double>(device_.element_bytes), tensor_group_,
-                             network_);
+  void AddCommunication(const base::OpRecord& record, AxisSeconds& seconds) const {
+    const auto price = [&](const GroupPlacement& placement) {
+      return CollectiveSeconds(record, static_cast<double>(device_.element_bytes), placement,
+                               network_);
+    };
+    switch (AxisOf(record)) {
+      case spec::Axis::kTensor:
+        seconds.tensor_s += price(placements_.tensor);
+        return;
+      case spec::Axis::kExpertTensor:
+        seconds.tensor_s += price(placements_.expert_tensor);
+        return;
+      case spec::Axis::kContext:
+        seconds.context_s += price(placements_.context);
+        return;
+      case spec::Axis::kExpert:
+        seconds.expert_s += price(placements_.expert);
+        return;
+      default:
+        base::FailCheck(__FILE__, __LINE__, "an axis of layers", base::ToString(record));
+    }
   }
 
   const RankDevice& device_;
   const Network& network_;
-  const GroupPlacement& tensor_group_;
+  const AxisPlacements& placements_;
   const spec::FlopsConvention convention_;
 };
 
 }  // namespace
 
+void AxisSeconds::Add(const AxisSeconds& other, double times) {
+  tensor_s += times * other.tensor_s;
+  context_s += times * other.context_s;
+  expert_s += times * other.expert_s;
+}
+
+AxisSeconds BlockCost::Communication() const {
+  AxisSeconds sum = forward_comm;
+  sum.Add(backward_comm);
+  sum.Add(recompute_comm);
+  return sum;
+}
+
 void BlockCost::Add(const BlockCost& other, double times) {
   forward_s += times * other.forward_s;
-  forward_comm_s += times * other.forward_comm_s;
+  forward_comm.Add(other.forward_comm, times);
   backward_s += times * other.backward_s;
-  backward_comm_s += times * other.backward_comm_s;
+  backward_comm.Add(other.backward_comm, times);
   recompute_s += times * other.recompute_s;
+  recompute_comm.Add(other.recompute_comm, times);
   recompute_flops += times * other.recompute_flops;
 }
 
@@ -71,9 +127,8 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
                           const spec::ParallelSpec& parallel, const RankDevice& device,
                           const Network& network, spec::FlopsConvention convention) {
   const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
-  const GroupPlacement tensor_group =
-      PlaceGroup(MakeLayoutGroups(parallel).tensor, network.world_size, network.cluster);
-  const Pricer pricer(device, network, tensor_group, convention);
+  const AxisPlacements placements = PlaceAxes(parallel, network);
+  const Pricer pricer(device, network, placements, convention);
   BlockCosts costs;
   const auto price = [&](auto append_forward, auto append_backward, BlockCost& cost) {
     std::vector<spec::Op> forward, backward;
@@ -82,15 +137,28 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
     pricer.Forward(forward, cost);
     pricer.Backward(backward, cost);
   };
-  price(spec::AppendLayerForward, spec::AppendLayerBackward, costs.layer);
+  for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
+    const spec::LayerForm form = spec::FormAt(i);
+    if (!spec::FirstLayerOf(model, form)) continue;
+    const auto with_form = [&](auto append) {
+      return [append, &form](const auto& m, const auto& p, const auto& s, auto& ops) {
+        append(m, p, form, s, ops);
+      };
+    };
+    price(with_form(spec::AppendLayerForward), with_form(spec::AppendLayerBackward),
+          costs.layers[i]);
+  }
   price(spec::AppendEmbeddingForward, spec::AppendEmbeddingBackward, costs.embedding);
   price(spec::AppendHeadForward, spec::AppendHeadBackward, costs.head);
   return costs;
 }
 
-BlockCost StageCost(const BlockCosts& blocks, const spec::VirtualStage& stage) {
+BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_layers,
+                    const spec::VirtualStage& stage) {
   BlockCost cost;
-  cost.Add(blocks.layer, stage.num_layers);
+  for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
+    if (num_layers[i] > 0) cost.Add(blocks.layers[i], num_layers[i]);
+  }
   if (stage.has_embedding) cost.Add(blocks.embedding);
   if (stage.has_head) cost.Add(blocks.head);
   return cost;

@@ -1,41 +1,57 @@
 // Seconds of one micro-batch through the parts a stage is made of: a layer, the embedding, the
-// head. Every layer of a model costs the same, so a stage is a few multiplications.
+// head. Layers of one form cost the same, so a stage is a few multiplications.
 #pragma once
 
 #include "cost_model/collective_cost.h"
 #include "cost_model/rank_device.h"
+#include "cost_model/spec/layer_form.h"
 #include "cost_model/spec/op_list.h"
 #include "cost_model/spec/stage_partition.h"
 
 namespace tessera::cost_model {
 
+// Collectives by the axis they run over.
+struct AxisSeconds {
+  double tensor_s = 0;  // expert-tensor groups too
+  double context_s = 0;
+  double expert_s = 0;
+
+  double Total() const { return tensor_s + context_s + expert_s; }
+  void Add(const AxisSeconds& other, double times = 1);
+};
+
 struct BlockCost {
   double forward_s = 0;
-  double forward_comm_s = 0;
+  AxisSeconds forward_comm;
   double backward_s = 0;  // recomputation apart
-  double backward_comm_s = 0;
+  AxisSeconds backward_comm;
   double recompute_s = 0;
+  AxisSeconds recompute_comm;
   // Matrix products and attention run again, on this rank. [FLOPs]
   double recompute_flops = 0;
 
-  double Forward() const { return forward_s + forward_comm_s; }
-  double Backward() const { return backward_s + backward_comm_s + recompute_s; }
+  double Forward() const { return forward_s + forward_comm.Total(); }
+  double Backward() const {
+    return backward_s + backward_comm.Total() + recompute_s + recompute_comm.Total();
+  }
+  AxisSeconds Communication() const;
   void Add(const BlockCost& other, double times = 1);
 };
 
 struct BlockCosts {
-  BlockCost layer;
+  spec::PerForm<BlockCost> layers;  // zero where the model has no layer of the form
   BlockCost embedding;
   BlockCost head;
 };
 
-// Prices the op list of each part; collectives of the tensor axis are exposed. `convention` says
-// how recomputed attention counts.
+// Prices the op list of each part; collectives are exposed. `convention` says how recomputed
+// attention counts.
 BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                           const spec::ParallelSpec& parallel, const RankDevice& device,
                           const Network& network, spec::FlopsConvention convention);
 
-// One virtual stage.
-BlockCost StageCost(const BlockCosts& blocks, const spec::VirtualStage& stage);
+// One virtual stage with so many layers of each form.
+BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_layers,
+                    const spec::VirtualStage& stage);
 
 }  // namespace tessera::cost_model

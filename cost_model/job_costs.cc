@@ -8,21 +8,30 @@
 namespace tessera::cost_model {
 namespace {
 
-// Packs what MicrobatchCost depends on. FindViolations keeps micro-batch sizes below 2^31.
-uint64_t MicrobatchKey(const spec::ParallelSpec& parallel) {
-  uint64_t key = static_cast<uint64_t>(parallel.micro_batch_size);
-  key = key << 24 | static_cast<uint64_t>(parallel.tensor_parallel_size);
-  key = key << 1 | static_cast<uint64_t>(parallel.sequence_parallel);
-  key = key << 2 | static_cast<uint64_t>(parallel.recompute);
-  key = key << 1 | static_cast<uint64_t>(parallel.attention);
-  key = key << 1 | static_cast<uint64_t>(parallel.schedule == spec::ScheduleKind::kInterleaved);
+// Packs what MicrobatchCost depends on. FindViolations keeps sizes below 2^31.
+LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel) {
+  LayoutKey key;
+  key.AddSize(parallel.micro_batch_size);
+  key.AddSize(parallel.tensor_parallel_size);
+  key.AddSize(parallel.context_parallel_size);
+  key.AddSize(parallel.expert_parallel_size);
+  key.AddSize(parallel.expert_tensor_parallel_size);
+  key.AddChoice(parallel.sequence_parallel);
+  key.AddChoice(static_cast<uint64_t>(parallel.recompute));
+  key.AddChoice(static_cast<uint64_t>(parallel.attention));
+  key.AddChoice(static_cast<uint64_t>(parallel.context_kind));
+  key.AddChoice(parallel.schedule == spec::ScheduleKind::kInterleaved);
   return key;
 }
 
-uint64_t ParametersKey(const spec::ParallelSpec& parallel) {
-  return static_cast<uint64_t>(parallel.tensor_parallel_size) << 2 |
-         static_cast<uint64_t>(parallel.sequence_parallel) << 1 |
-         static_cast<uint64_t>(parallel.pipeline_parallel_size > 1);
+LayoutKey ParametersKey(const spec::ParallelSpec& parallel) {
+  LayoutKey key;
+  key.AddSize(parallel.tensor_parallel_size);
+  key.AddSize(parallel.expert_parallel_size);
+  key.AddSize(parallel.expert_tensor_parallel_size);
+  key.AddChoice(parallel.sequence_parallel);
+  key.AddChoice(parallel.pipeline_parallel_size > 1);
+  return key;
 }
 
 MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device, const Network& network,
@@ -30,10 +39,14 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device, cons
   MicrobatchCost cost;
   cost.shape = spec::MakeLocalShape(job.model, job.training, parallel);
   cost.blocks = MakeBlockCosts(job.model, job.training, parallel, device, network, job.convention);
-  cost.layer_saved_bytes =
-      spec::SumBytes(spec::LayerSavedTensors(job.model, job.training, parallel, cost.shape));
-  cost.layer_recomputed_bytes =
-      spec::SumBytes(spec::LayerRecomputedTensors(job.model, job.training, parallel, cost.shape));
+  for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
+    const spec::LayerForm form = spec::FormAt(i);
+    if (!spec::FirstLayerOf(job.model, form)) continue;
+    cost.layer_saved_bytes[i] = spec::SumBytes(
+        spec::LayerSavedTensors(job.model, job.training, parallel, form, cost.shape));
+    cost.layer_recomputed_bytes[i] = spec::SumBytes(
+        spec::LayerRecomputedTensors(job.model, job.training, parallel, form, cost.shape));
+  }
   cost.embedding_saved_bytes = spec::SumBytes(spec::EmbeddingSavedTensors(cost.shape));
   cost.head_saved_bytes =
       spec::SumBytes(spec::HeadSavedTensors(job.model, job.training, cost.shape));
@@ -60,31 +73,42 @@ int64_t ElementsOf(const std::vector<spec::ParameterSpec>& parameters,
   return elements;
 }
 
+PartParameters CountPart(const std::vector<spec::ParameterSpec>& parameters,
+                         const spec::ParallelSpec& parallel) {
+  std::vector<spec::ParameterSpec> experts, others;
+  for (const spec::ParameterSpec& parameter : parameters) {
+    (parameter.is_expert ? experts : others).push_back(parameter);
+  }
+  PartParameters part;
+  part.expert_elements = FlatElements(experts, parallel);
+  part.elements = FlatElements(others, parallel) + part.expert_elements;
+  part.tokenwise = ElementsOf(
+      others, parallel, [](const auto& parameter) { return parameter.sequence_parallel_gradient; });
+  part.kv_replicated = ElementsOf(others, parallel, [&](const auto& parameter) {
+    return parameter.shard.dim >= 0 && parameter.shard.num_shards < parallel.tensor_parallel_size;
+  });
+  return part;
+}
+
 ParameterCounts MakeParameterCounts(const spec::ModelSpec& model,
                                     const spec::ParallelSpec& layout) {
   spec::ParallelSpec parallel = layout;
   parallel.data_parallel_size = 1;  // no padding of buckets: alignment alone
   parallel.context_parallel_size = 1;
-  const auto is_tokenwise = [](const auto& parameter) {
-    return parameter.sequence_parallel_gradient;
-  };
-  const auto is_tied_copy = [](const auto& parameter) { return parameter.tied_copy; };
-  const auto is_kv_replicated = [&](const auto& parameter) {
-    return parameter.shard.dim >= 0 && parameter.shard.num_shards < parallel.tensor_parallel_size;
-  };
-  const auto layer = spec::StageParameters(model, parallel, {.index = 1, .num_layers = 1});
-  const auto embedding = spec::StageParameters(model, parallel, {.has_embedding = true});
-  auto head = spec::StageParameters(model, parallel, {.index = 1, .has_head = true});
-  if (parallel.pipeline_parallel_size == 1) std::erase_if(head, is_tied_copy);
   ParameterCounts counts;
-  counts.layer = FlatElements(layer, parallel);
-  counts.embedding = FlatElements(embedding, parallel);
-  counts.head = FlatElements(head, parallel);
+  for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
+    const std::optional<int> layer = spec::FirstLayerOf(model, spec::FormAt(i));
+    if (!layer) continue;
+    counts.layers[i] = CountPart(
+        spec::StageParameters(model, parallel, {.first_layer = *layer, .num_layers = 1}), parallel);
+  }
+  counts.embedding =
+      CountPart(spec::StageParameters(model, parallel, {.has_embedding = true}), parallel);
+  auto head = spec::StageParameters(model, parallel, {.index = 1, .has_head = true});
+  const auto is_tied_copy = [](const auto& parameter) { return parameter.tied_copy; };
+  if (parallel.pipeline_parallel_size == 1) std::erase_if(head, is_tied_copy);
+  counts.head = CountPart(head, parallel);
   counts.tied_embedding = ElementsOf(head, parallel, is_tied_copy);
-  counts.layer_tokenwise = ElementsOf(layer, parallel, is_tokenwise);
-  counts.embedding_tokenwise = ElementsOf(embedding, parallel, is_tokenwise);
-  counts.head_tokenwise = ElementsOf(head, parallel, is_tokenwise);
-  counts.layer_kv_replicated = ElementsOf(layer, parallel, is_kv_replicated);
   return counts;
 }
 

@@ -1,6 +1,8 @@
 // What is priced, and the parts of the price that many layouts share.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <unordered_map>
 
 #include "cost_model/block_cost.h"
@@ -22,30 +24,55 @@ struct Job {
 struct MicrobatchCost {
   spec::LocalShape shape;
   BlockCosts blocks;
-  int64_t layer_saved_bytes = 0;
-  int64_t layer_recomputed_bytes = 0;
+  spec::PerForm<int64_t> layer_saved_bytes = {};
+  spec::PerForm<int64_t> layer_recomputed_bytes = {};
   int64_t embedding_saved_bytes = 0;
   int64_t head_saved_bytes = 0;
   int64_t workspace_bytes = 0;
   double transfer_bytes = 0;  // of one pipeline transfer
 };
 
-// Elements of one rank's parameters, alignment included.
-struct ParameterCounts {
-  int64_t layer = 0;
-  int64_t embedding = 0;
-  int64_t head = 0;
-  int64_t tied_embedding = 0;  // held by the first and by the last stage
+// Elements of one rank's parameters of a part of the model, alignment included.
+struct PartParameters {
+  int64_t elements = 0;
+  int64_t expert_elements = 0;  // of them, those of the experts held here
   // Those whose gradients are summed over the tensor-parallel ranks under sequence parallelism.
-  int64_t layer_tokenwise = 0;
-  int64_t embedding_tokenwise = 0;
-  int64_t head_tokenwise = 0;
-  // Key and value weights of a layer that several tensor-parallel ranks hold.
-  int64_t layer_kv_replicated = 0;
+  int64_t tokenwise = 0;
+  // Key and value weights that several tensor-parallel ranks hold.
+  int64_t kv_replicated = 0;
 };
 
-// Works each part out once. Layouts priced by one object share rank_order, context-parallel size,
-// vocab_size_multiple and bucket_elements.
+struct ParameterCounts {
+  spec::PerForm<PartParameters> layers;
+  PartParameters embedding;
+  PartParameters head;
+  int64_t tied_embedding = 0;  // held by the first and by the last stage
+};
+
+// The choices of a layout that a part of its price depends on, packed: up to six sizes below 2^32
+// and sixteen choices among at most sixteen.
+struct LayoutKey {
+  std::array<uint64_t, 4> words = {};
+  int num_sizes = 0;
+
+  void AddSize(int64_t size) {
+    uint64_t& word = words[num_sizes++ / 2];
+    word = word << 32 | static_cast<uint64_t>(size);
+  }
+  void AddChoice(uint64_t choice) { words[3] = words[3] << 4 | choice; }
+  bool operator==(const LayoutKey&) const = default;
+};
+struct LayoutKeyHash {
+  size_t operator()(const LayoutKey& key) const {
+    uint64_t hash = 0;
+    // Multiplicative hashing; the constant is 2^64 over the golden ratio (Knuth, volume 3, 6.4).
+    for (const uint64_t word : key.words) hash = (hash ^ word ^ hash >> 29) * 0x9E3779B97F4A7C15;
+    return hash ^ hash >> 32;
+  }
+};
+
+// Works each part out once. Layouts priced by one object share rank_order, vocab_size_multiple and
+// bucket_elements.
 class JobCosts {
  public:
   // Throws base::ConfigError when the cluster has no peak for the job's precision.
@@ -63,8 +90,8 @@ class JobCosts {
   Job job_;
   RankDevice device_;
   Network network_;
-  std::unordered_map<uint64_t, MicrobatchCost> microbatches_;
-  std::unordered_map<uint64_t, ParameterCounts> parameters_;
+  std::unordered_map<LayoutKey, MicrobatchCost, LayoutKeyHash> microbatches_;
+  std::unordered_map<LayoutKey, ParameterCounts, LayoutKeyHash> parameters_;
 };
 
 }  // namespace tessera::cost_model

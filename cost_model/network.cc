@@ -23,6 +23,12 @@ LayoutGroups MakeLayoutGroups(const spec::ParallelSpec& parallel) {
   groups.tensor = group(parallel.tensor_parallel_size, {.tensor = 1});
   groups.context = group(parallel.context_parallel_size, {.context = 1});
   groups.data = group(parallel.data_parallel_size, {.data = 1});
+  const auto shaped = [&](spec::Axis axis) {
+    const spec::GroupShape shape = layout.ShapeOf(axis);
+    return RankGroup{.size = shape.size, .stride = shape.stride};
+  };
+  groups.expert = shaped(spec::Axis::kExpert);
+  groups.expert_tensor = shaped(spec::Axis::kExpertTensor);
   groups.pipeline = group(parallel.pipeline_parallel_size, {.pipeline = 1});
   groups.gradient.size = groups.data.size * groups.context.size;
   if (groups.data.size > 1 && groups.context.size > 1) {

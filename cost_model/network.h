@@ -19,6 +19,8 @@ struct RankGroup {
 struct LayoutGroups {
   RankGroup tensor;
   RankGroup context;
+  RankGroup expert;         // ranks that hold the experts of a layer between them
+  RankGroup expert_tensor;  // ranks that share the matrices of the same experts
   RankGroup data;
   RankGroup gradient;  // data and context together
   RankGroup pipeline;

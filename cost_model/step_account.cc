@@ -53,7 +53,10 @@ spec::TimeBreakdown AccountStep(const JobCosts& costs, const spec::ParallelSpec&
   time.forward_s = work.forward_s;
   time.backward_s = work.backward_s;
   time.recompute_s = work.recompute_s;
-  time.tp_comm_s = work.forward_comm_s + work.backward_comm_s;
+  const AxisSeconds comm = work.Communication();
+  time.tp_comm_s = comm.tensor_s;
+  time.cp_comm_s = comm.context_s;
+  time.ep_comm_s = comm.expert_s;
   time.bubble_s = std::max(0.0, pipeline_s - work.Forward() - work.Backward());
   time.pp_comm_s = run.makespan_s - pipeline_s;
   time.dp_comm_s = ReductionTail(costs, parallel, parts, run);

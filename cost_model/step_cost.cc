@@ -24,21 +24,30 @@ double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const
                       int stage) {
   const MicrobatchCost& microbatch = costs.MicrobatchOf(parallel);
   const int num_stages = parallel.pipeline_parallel_size;
-  int64_t num_layers = 0;
-  int64_t most_layers = 0;
-  for (size_t i = stage; i < parts.stages.size(); i += num_stages) {
-    num_layers += parts.stages[i].num_layers;
-    most_layers = std::max<int64_t>(most_layers, parts.stages[i].num_layers);
+  // Of the chunk that holds most.
+  int64_t layers_saved_bytes = 0;
+  int64_t layer_recomputed_bytes = 0;
+  for (size_t i = stage; i < parts.forms.size(); i += num_stages) {
+    int64_t saved_bytes = 0;
+    for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+      if (parts.forms[i][form] == 0) continue;
+      saved_bytes += parts.forms[i][form] * microbatch.layer_saved_bytes[form];
+      layer_recomputed_bytes =
+          std::max(layer_recomputed_bytes, microbatch.layer_recomputed_bytes[form]);
+    }
+    layers_saved_bytes = std::max(layers_saved_bytes, saved_bytes);
   }
   const bool has_embedding = stage == 0;
   const bool has_head = stage == num_stages - 1;
-  const int64_t elements =
-      CountParameters(costs.ParametersOf(parallel), num_layers, has_embedding, has_head).elements;
-  const spec::StateBytes state = spec::StateBytesOf(elements, costs.job().training, parallel);
+  const StageParameterCounts parameters =
+      CountParameters(costs.ParametersOf(parallel), PipelineStageForms(parts, parallel, stage),
+                      has_embedding, has_head);
+  const spec::StateBytes state =
+      spec::StateBytesOf(parameters.elements, costs.job().training, parallel);
   int64_t bytes = state.weights_bytes + state.gradients_bytes + state.optimizer_bytes;
 
   const int64_t passes = MaxPassesInFlight(parallel, parts.num_microbatches, stage);
-  bytes += passes * most_layers * microbatch.layer_saved_bytes;
+  bytes += passes * layers_saved_bytes;
   if (has_embedding) {
     bytes +=
         base::CeilDiv(passes, parallel.virtual_pipeline_size) * microbatch.embedding_saved_bytes;
@@ -46,7 +55,7 @@ double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const
   // The last stage runs backward at once what it has run forward: one head at a time.
   const int64_t heads = parallel.schedule == spec::ScheduleKind::kGPipe ? passes : 1;
   const int64_t head_bytes = has_head ? heads * microbatch.head_saved_bytes : 0;
-  bytes += std::max(head_bytes, microbatch.layer_recomputed_bytes);
+  bytes += std::max(head_bytes, layer_recomputed_bytes);
   bytes += microbatch.workspace_bytes + costs.job().cluster.device.reserved_memory_bytes;
   return static_cast<double>(bytes);
 }

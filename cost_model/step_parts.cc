@@ -40,11 +40,8 @@ std::vector<UpdateCost> UpdateCosts(JobCosts& costs, const spec::ParallelSpec& p
   const int num_stages = parallel.pipeline_parallel_size;
   std::vector<StageParameterCounts> parameters(num_stages);
   for (int stage = 0; stage < num_stages; ++stage) {
-    int64_t num_layers = 0;
-    for (size_t i = stage; i < parts.stages.size(); i += num_stages) {
-      num_layers += parts.stages[i].num_layers;
-    }
-    parameters[stage] = CountParameters(counts, num_layers, stage == 0, stage == num_stages - 1);
+    parameters[stage] = CountParameters(counts, PipelineStageForms(parts, parallel, stage),
+                                        stage == 0, stage == num_stages - 1);
   }
   std::vector<UpdateCost> updates(num_stages);
   for (int stage = 0; stage < num_stages; ++stage) {
@@ -66,13 +63,24 @@ StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
   parts.groups = MakeLayoutGroups(parallel);
   parts.stages = spec::PartitionStages(job.model, parallel);
   parts.costs.reserve(parts.stages.size());
+  parts.forms.reserve(parts.stages.size());
   for (const spec::VirtualStage& stage : parts.stages) {
-    parts.costs.push_back(StageCost(microbatch.blocks, stage));
+    parts.forms.push_back(spec::CountForms(job.model, stage));
+    parts.costs.push_back(StageCost(microbatch.blocks, parts.forms.back(), stage));
   }
   parts.transfer_s =
       TransferSeconds(costs, parallel, parts.groups.pipeline, microbatch.transfer_bytes);
   parts.updates = UpdateCosts(costs, parallel, parts);
   return parts;
+}
+
+spec::PerForm<int> PipelineStageForms(const StepParts& parts, const spec::ParallelSpec& parallel,
+                                      int stage) {
+  spec::PerForm<int> sum = {};
+  for (size_t i = stage; i < parts.forms.size(); i += parallel.pipeline_parallel_size) {
+    for (size_t form = 0; form < sum.size(); ++form) sum[form] += parts.forms[i][form];
+  }
+  return sum;
 }
 
 BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& parallel, int stage) {

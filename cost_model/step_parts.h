@@ -11,7 +11,8 @@ namespace tessera::cost_model {
 struct StepParts {
   int64_t num_microbatches = 1;
   std::vector<spec::VirtualStage> stages;
-  std::vector<BlockCost> costs;     // by virtual stage, one micro-batch
+  std::vector<spec::PerForm<int>> forms;  // by virtual stage: layers of each form
+  std::vector<BlockCost> costs;           // by virtual stage, one micro-batch
   std::vector<double> transfer_s;   // from virtual stage i to i + 1 (and back: the same bytes)
   std::vector<UpdateCost> updates;  // by pipeline stage
   LayoutGroups groups;
@@ -22,6 +23,10 @@ StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel);
 
 // Work of pipeline stage `stage` for one micro-batch, all its chunks together.
 BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& parallel, int stage);
+
+// Layers of each form on pipeline stage `stage`, all its chunks together.
+spec::PerForm<int> PipelineStageForms(const StepParts& parts, const spec::ParallelSpec& parallel,
+                                      int stage);
 
 // Choices that can be described but are neither priced here nor run by the engine; the model's own
 // before the layout's.

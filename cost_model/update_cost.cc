@@ -68,21 +68,20 @@ double OptimizerSeconds(const JobCosts& costs, int64_t elements) {
 
 }  // namespace
 
-StageParameterCounts CountParameters(const ParameterCounts& counts, int64_t num_layers,
-                                     bool has_embedding, bool has_head) {
-  StageParameterCounts stage{.elements = num_layers * counts.layer,
-                             .tokenwise = num_layers * counts.layer_tokenwise,
-                             .kv_replicated = num_layers * counts.layer_kv_replicated};
-  if (has_embedding) {
-    stage.elements += counts.embedding;
-    stage.tokenwise += counts.embedding_tokenwise;
-    stage.tied = counts.tied_embedding;
-  }
-  if (has_head) {
-    stage.elements += counts.head;
-    stage.tokenwise += counts.head_tokenwise;
-    stage.tied = counts.tied_embedding;
-  }
+StageParameterCounts CountParameters(const ParameterCounts& counts,
+                                     const spec::PerForm<int>& num_layers, bool has_embedding,
+                                     bool has_head) {
+  StageParameterCounts stage;
+  const auto add = [&](const PartParameters& part, int64_t times) {
+    stage.elements += times * part.elements;
+    stage.expert_elements += times * part.expert_elements;
+    stage.tokenwise += times * part.tokenwise;
+    stage.kv_replicated += times * part.kv_replicated;
+  };
+  for (size_t i = 0; i < spec::kNumLayerForms; ++i) add(counts.layers[i], num_layers[i]);
+  if (has_embedding) add(counts.embedding, 1);
+  if (has_head) add(counts.head, 1);
+  if (has_embedding || has_head) stage.tied = counts.tied_embedding;
   return stage;
 }
 

@@ -9,13 +9,15 @@ namespace tessera::cost_model {
 // Parameters of one rank of a pipeline stage, in elements.
 struct StageParameterCounts {
   int64_t elements = 0;
+  int64_t expert_elements = 0;  // of them, those of the experts held here
   int64_t tied = 0;
   int64_t tokenwise = 0;
   int64_t kv_replicated = 0;
   bool operator==(const StageParameterCounts&) const = default;
 };
-StageParameterCounts CountParameters(const ParameterCounts& counts, int64_t num_layers,
-                                     bool has_embedding, bool has_head);
+StageParameterCounts CountParameters(const ParameterCounts& counts,
+                                     const spec::PerForm<int>& num_layers, bool has_embedding,
+                                     bool has_head);
 
 struct UpdateCost {
   // Before the gradient norm, at which all stages meet.

@@ -44,6 +44,18 @@ std::string_view ToString(OpKind kind) {
       return "cross_entropy_sum_exp";
     case OpKind::kCrossEntropyGrad:
       return "cross_entropy_grad";
+    case OpKind::kRouterForward:
+      return "router_forward";
+    case OpKind::kRouterBackward:
+      return "router_backward";
+    case OpKind::kAuxiliaryLoss:
+      return "auxiliary_loss";
+    case OpKind::kTokenPermute:
+      return "token_permute";
+    case OpKind::kTokenUnpermute:
+      return "token_unpermute";
+    case OpKind::kGroupedMatMul:
+      return "grouped_matmul";
     case OpKind::kSumOfSquares:
       return "sum_of_squares";
     case OpKind::kAdamW:

@@ -11,18 +11,21 @@ namespace tessera::base {
 
 // Shapes stand in OpRecord::dims, in the order given here.
 enum class OpKind : uint8_t {
-  kMatMul,              // m, n, k, MatMulLayout, accumulate (0|1), Epilogue
-  kLayerNormForward,    // num_rows, width
-  kLayerNormBackward,   // num_rows, width, adds_residual (0|1)
-  kRmsNormForward,      // num_rows, width
-  kRmsNormBackward,     // num_rows, width, adds_residual (0|1)
-  kResidualAdd,         // num_rows, width, has_bias (0|1)
-  kBiasGrad,            // num_rows, width
-  kSwiGluForward,       // num_rows, width (of the output)
-  kSwiGluBackward,      // num_rows, width (of the output)
-  kRope,                // num_rows, num_heads (q and k together), head_dim, inverse (0|1)
-  kAttentionForward,    // batch, sequence, num_heads, num_kv_heads, head_dim, AttentionStats
-  kAttentionBackward,   // batch, sequence, num_heads, num_kv_heads, head_dim, AttentionStats
+  kMatMul,             // m, n, k, MatMulLayout, accumulate (0|1), Epilogue
+  kLayerNormForward,   // num_rows, width
+  kLayerNormBackward,  // num_rows, width, adds_residual (0|1)
+  kRmsNormForward,     // num_rows, width
+  kRmsNormBackward,    // num_rows, width, adds_residual (0|1)
+  kResidualAdd,        // num_rows, width, has_bias (0|1)
+  kBiasGrad,           // num_rows, width
+  kSwiGluForward,      // num_rows, width (of the output)
+  kSwiGluBackward,     // num_rows, width (of the output)
+  kRope,               // num_rows, num_heads (q and k together), head_dim, inverse (0|1)
+  // batch, sequence, num_heads, num_kv_heads, head_dim (of queries and keys), AttentionStats; then,
+  // where they differ from the plain case: sequence of keys and values (0: as the queries'),
+  // head_dim of values (0: as the keys'), window (0: none), AttentionMask.
+  kAttentionForward,
+  kAttentionBackward,
   kEmbeddingForward,    // num_rows, width, vocab rows held here
   kEmbeddingBackward,   // num_rows, width, vocab rows held here
   kPositionForward,     // num_rows, width
@@ -30,20 +33,29 @@ enum class OpKind : uint8_t {
   kCrossEntropyMax,     // num_rows, vocab columns held here
   kCrossEntropySumExp,  // num_rows, vocab columns held here
   kCrossEntropyGrad,    // num_rows, vocab columns held here
-  kSumOfSquares,        // number of elements
-  kAdamW,               // number of elements
-  kScale,               // number of elements
-  kAdd,                 // number of elements
-  kFill,                // number of elements
-  kCopy,                // number of elements
-  kAllReduce,           // elements per rank, group size, axis, ReduceOp
-  kReduceScatter,       // elements of the input per rank, group size, axis
-  kAllGather,           // elements of the output per rank, group size, axis
-  kBroadcast,           // elements, group size, axis
-  kAllToAll,            // elements per rank, group size, axis
-  kSend,                // elements
-  kRecv,                // elements
-  kBarrier,             // group size, axis
+  // Mixture of experts. A routed row is a token on its way to one of its experts.
+  kRouterForward,   // num_rows, num_experts, experts per row: softmax and choice, fp32
+  kRouterBackward,  // num_rows, num_experts, experts per row
+  kAuxiliaryLoss,   // num_rows, num_experts: loss that balances the load, and its gradient
+  kTokenPermute,    // routed rows, width, tokens, weighted (0|1): rows in the experts' order
+  kTokenUnpermute,  // routed rows, width, tokens, weighted (0|1): each token the sum of its rows
+  // m, n, k, MatMulLayout, accumulate (0|1), Epilogue, num_groups: a product for each of num_groups
+  // experts, between which the rows (m; of kTN: k) lie evenly split.
+  kGroupedMatMul,
+  kSumOfSquares,   // number of elements
+  kAdamW,          // number of elements
+  kScale,          // number of elements
+  kAdd,            // number of elements
+  kFill,           // number of elements
+  kCopy,           // number of elements
+  kAllReduce,      // elements per rank, group size, axis, ReduceOp
+  kReduceScatter,  // elements of the input per rank, group size, axis
+  kAllGather,      // elements of the output per rank, group size, axis
+  kBroadcast,      // elements, group size, axis
+  kAllToAll,       // elements per rank, group size, axis
+  kSend,           // elements
+  kRecv,           // elements
+  kBarrier,        // group size, axis
 };
 
 // Which operands of C[m,n] = A[m,k] B[k,n] are stored transposed (row-major storage).
@@ -67,11 +79,19 @@ enum class AttentionStats : uint8_t {
   kProbabilities,  // [batch, num_heads, sequence, sequence]
 };
 
+// Which keys a query attends to.
+enum class AttentionMask : uint8_t {
+  kCausal,  // those up to its own position: half of all pairs on average
+  kFull,    // all
+};
+
 enum class ReduceOp : uint8_t { kSum, kMax, kMin, kAvg };
+
+using OpDims = std::array<int64_t, 10>;
 
 struct OpRecord {
   OpKind kind = OpKind::kFill;
-  std::array<int64_t, 6> dims = {};
+  OpDims dims = {};  // zeros beyond those that the kind has
   bool operator==(const OpRecord&) const = default;
 };
 

@@ -21,8 +21,11 @@ class OpWriter {
   const ModelSpec& model() const { return model_; }
   const LocalShape& shape() const { return shape_; }
   void set_recomputed(bool recomputed) { recomputed_ = recomputed; }
+  void set_form(const LayerForm& form) {
+    window_ = form.is_windowed ? model_.sliding_window->size : 0;
+  }
 
-  void Add(OpKind kind, std::array<int64_t, 6> dims) {
+  void Add(OpKind kind, base::OpDims dims) {
     ops_.push_back({.record = {.kind = kind, .dims = dims}, .recomputed = recomputed_});
   }
 
@@ -96,7 +99,7 @@ class OpWriter {
                            ? base::AttentionStats::kLogSumExp
                            : base::AttentionStats::kProbabilities;
     Add(kind, {shape_.batch, shape_.sequence, shape_.heads, shape_.kv_heads, shape_.head_dim,
-               static_cast<int64_t>(stats)});
+               static_cast<int64_t>(stats), 0, 0, window_});
   }
 
   const ModelSpec& model_;
@@ -104,6 +107,7 @@ class OpWriter {
   const LocalShape& shape_;
   std::vector<Op>& ops_;
   bool recomputed_ = false;
+  int64_t window_ = 0;
 };
 
 bool IsGated(const ModelSpec& model) { return model.activation == ActivationKind::kSwiGlu; }
@@ -198,9 +202,10 @@ LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
   return shape;
 }
 
-void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel,
+void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel, const LayerForm& form,
                         const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);
+  write.set_form(form);
   WriteLayerUpToMlpDown(write);
   write.Linear(shape.tokens, shape.hidden, shape.ffn, Epilogue::kNone);
   write.ReducePartialSums();
@@ -208,8 +213,9 @@ void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel,
 }
 
 void AppendLayerBackward(const ModelSpec& model, const ParallelSpec& parallel,
-                         const LocalShape& shape, std::vector<Op>& ops) {
+                         const LayerForm& form, const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);
+  write.set_form(form);
   if (parallel.recompute == Recompute::kFull) {
     write.set_recomputed(true);
     WriteLayerUpToMlpDown(write);
@@ -267,7 +273,9 @@ std::vector<Op> StageForwardOps(const ModelSpec& model, const TrainingSpec& trai
   const LocalShape shape = MakeLocalShape(model, training, parallel);
   std::vector<Op> ops;
   if (stage.has_embedding) AppendEmbeddingForward(model, parallel, shape, ops);
-  for (int i = 0; i < stage.num_layers; ++i) AppendLayerForward(model, parallel, shape, ops);
+  for (int layer = stage.first_layer; layer < stage.first_layer + stage.num_layers; ++layer) {
+    AppendLayerForward(model, parallel, LayerFormOf(model, layer), shape, ops);
+  }
   if (stage.has_head) AppendHeadForward(model, parallel, shape, ops);
   return ops;
 }
@@ -277,7 +285,9 @@ std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& tra
   const LocalShape shape = MakeLocalShape(model, training, parallel);
   std::vector<Op> ops;
   if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
-  for (int i = 0; i < stage.num_layers; ++i) AppendLayerBackward(model, parallel, shape, ops);
+  for (int layer = stage.first_layer + stage.num_layers - 1; layer >= stage.first_layer; --layer) {
+    AppendLayerBackward(model, parallel, LayerFormOf(model, layer), shape, ops);
+  }
   if (stage.has_embedding) AppendEmbeddingBackward(model, parallel, shape, ops);
   return ops;
 }

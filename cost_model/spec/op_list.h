@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost_model/base/op.h"
+#include "cost_model/spec/layer_form.h"
 #include "cost_model/spec/parameter_list.h"
 #include "cost_model/spec/pipeline_schedule.h"
 #include "cost_model/spec/rank_layout.h"
@@ -40,11 +41,11 @@ struct Op {
   bool recomputed = false;  // a forward operation run again in the backward pass
 };
 
-// One transformer layer, the embedding, the head. Appended to `ops` in execution order.
-void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel,
+// One transformer layer of a form, the embedding, the head. Appended to `ops` in execution order.
+void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel, const LayerForm& form,
                         const LocalShape& shape, std::vector<Op>& ops);
 void AppendLayerBackward(const ModelSpec& model, const ParallelSpec& parallel,
-                         const LocalShape& shape, std::vector<Op>& ops);
+                         const LayerForm& form, const LocalShape& shape, std::vector<Op>& ops);
 void AppendEmbeddingForward(const ModelSpec& model, const ParallelSpec& parallel,
                             const LocalShape& shape, std::vector<Op>& ops);
 void AppendEmbeddingBackward(const ModelSpec& model, const ParallelSpec& parallel,
@@ -69,10 +70,11 @@ int64_t SumBytes(const std::vector<SavedTensor>& tensors);
 // What one layer keeps, and what full recomputation brings back for one layer at a time
 // (kNone's list less the layer's input).
 std::vector<SavedTensor> LayerSavedTensors(const ModelSpec& model, const TrainingSpec& training,
-                                           const ParallelSpec& parallel, const LocalShape& shape);
+                                           const ParallelSpec& parallel, const LayerForm& form,
+                                           const LocalShape& shape);
 std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
                                                 const TrainingSpec& training,
-                                                const ParallelSpec& parallel,
+                                                const ParallelSpec& parallel, const LayerForm& form,
                                                 const LocalShape& shape);
 std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape);
 std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,

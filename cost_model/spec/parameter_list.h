@@ -39,6 +39,9 @@ struct ParameterSpec {
   // No alignment gap before it: it extends the previous parameter's matrix (k and v after q, up
   // after gate), so one product computes both.
   bool packed_with_previous = false;
+  // One rank of each expert-parallel group holds it, split over the expert-tensor ranks instead of
+  // the tensor ranks; gradients are reduced over the ranks that hold the same experts.
+  bool is_expert = false;
   int layer = -1;  // -1: embedding or head
   bool operator==(const ParameterSpec&) const = default;
 };

@@ -28,8 +28,9 @@ int64_t ActivationElementBytes(const TrainingSpec& training) {
 
 // Everything but the layer's input.
 std::vector<SavedTensor> InnerTensors(const ModelSpec& model, const TrainingSpec& training,
-                                      const ParallelSpec& parallel, const LocalShape& shape,
-                                      bool with_attention_stats) {
+                                      const ParallelSpec& parallel,
+                                      [[maybe_unused]] const LayerForm& form,
+                                      const LocalShape& shape, bool with_attention_stats) {
   const int64_t element_bytes = ActivationElementBytes(training);
   const int64_t hidden_bytes = shape.local_tokens * shape.hidden * element_bytes;
   const int64_t mlp_bytes = shape.tokens * shape.ffn * element_bytes;
@@ -59,12 +60,13 @@ int64_t SumBytes(const std::vector<SavedTensor>& tensors) {
 }
 
 std::vector<SavedTensor> LayerSavedTensors(const ModelSpec& model, const TrainingSpec& training,
-                                           const ParallelSpec& parallel, const LocalShape& shape) {
+                                           const ParallelSpec& parallel, const LayerForm& form,
+                                           const LocalShape& shape) {
   std::vector<SavedTensor> saved = {
       {"input", shape.local_tokens * shape.hidden * ActivationElementBytes(training)}};
   if (parallel.recompute == Recompute::kFull) return saved;
   const bool with_stats = parallel.recompute == Recompute::kNone;
-  for (SavedTensor& tensor : InnerTensors(model, training, parallel, shape, with_stats)) {
+  for (SavedTensor& tensor : InnerTensors(model, training, parallel, form, shape, with_stats)) {
     saved.push_back(std::move(tensor));
   }
   return saved;
@@ -72,7 +74,7 @@ std::vector<SavedTensor> LayerSavedTensors(const ModelSpec& model, const Trainin
 
 std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
                                                 const TrainingSpec& training,
-                                                const ParallelSpec& parallel,
+                                                const ParallelSpec& parallel, const LayerForm& form,
                                                 const LocalShape& shape) {
   switch (parallel.recompute) {
     case Recompute::kNone:
@@ -81,7 +83,7 @@ std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
       return {{"attention_stats",
                AttentionStatsBytes(parallel, shape, ActivationElementBytes(training))}};
     case Recompute::kFull:
-      return InnerTensors(model, training, parallel, shape, /*with_attention_stats=*/true);
+      return InnerTensors(model, training, parallel, form, shape, /*with_attention_stats=*/true);
   }
   return {};
 }
@@ -104,13 +106,19 @@ std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const Training
 StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                        const ParallelSpec& parallel, const VirtualStage& stage) {
   const LocalShape shape = MakeLocalShape(model, training, parallel);
-  int64_t layers_bytes =
-      stage.num_layers * SumBytes(LayerSavedTensors(model, training, parallel, shape));
+  const PerForm<int> counts = CountForms(model, stage);
+  int64_t layers_bytes = 0;
+  int64_t recomputed_bytes = 0;
+  for (size_t i = 0; i < kNumLayerForms; ++i) {
+    if (counts[i] == 0) continue;
+    const LayerForm form = FormAt(i);
+    layers_bytes += counts[i] * SumBytes(LayerSavedTensors(model, training, parallel, form, shape));
+    recomputed_bytes = std::max(
+        recomputed_bytes, SumBytes(LayerRecomputedTensors(model, training, parallel, form, shape)));
+  }
   if (stage.has_embedding) layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
   const int64_t head_bytes =
       stage.has_head ? SumBytes(HeadSavedTensors(model, training, shape)) : 0;
-  const int64_t recomputed_bytes =
-      stage.num_layers > 0 ? SumBytes(LayerRecomputedTensors(model, training, parallel, shape)) : 0;
   return {.saved_bytes = layers_bytes + head_bytes,
           .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes)};
 }

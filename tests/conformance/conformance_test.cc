@@ -169,7 +169,7 @@ TEST_P(ConformanceTest, UpdateReducesWhatIsPriced) {
     cost_model::StageParameterCounts priced;
     for (const spec::VirtualStage& stage : StagesOf(stages, rank.coord.pipeline)) {
       const cost_model::StageParameterCounts counts =
-          CountParameters(costs.ParametersOf(plan().parallel), stage.num_layers,
+          CountParameters(costs.ParametersOf(plan().parallel), CountForms(plan().model, stage),
                           stage.has_embedding, stage.has_head);
       priced.tokenwise += counts.tokenwise;
       priced.kv_replicated += counts.kv_replicated;

@@ -79,10 +79,10 @@ TEST(ParameterCountsTest, SharedParametersAreCounted) {
   JobCosts costs(RoundJob(4));
   spec::ParallelSpec parallel = Layout(2, 2, 1);
   parallel.sequence_parallel = true;
-  EXPECT_EQ(costs.ParametersOf(parallel).layer_tokenwise, 6 * 1024);
+  EXPECT_EQ(costs.ParametersOf(parallel).layers[0].tokenwise, 6 * 1024);
   EXPECT_EQ(costs.ParametersOf(parallel).tied_embedding, 16384 * 1024);
-  EXPECT_EQ(costs.ParametersOf(parallel).layer_kv_replicated, 0);
-  EXPECT_EQ(costs.ParametersOf(Layout(2, 1, 2)).layer_tokenwise, 0);
+  EXPECT_EQ(costs.ParametersOf(parallel).layers[0].kv_replicated, 0);
+  EXPECT_EQ(costs.ParametersOf(Layout(2, 1, 2)).layers[0].tokenwise, 0);
 }
 
 // A micro-batch of 1024 tokens, 1024 wide, 2 bytes each. Stages of four ranks: within the node over
