@@ -1,0 +1,76 @@
+#include "planner/validation/measured_cluster.h"
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+namespace tessera::planner {
+namespace {
+
+constexpr double kBytesPerGigabit = 1e9 / 8;
+
+int64_t DomainSize(const MeasuredHardware& hardware, const spec::ClusterSpec& cluster) {
+  if (hardware.nvlink_domain_size) return *hardware.nvlink_domain_size;
+  return hardware.devices_per_node.value_or(cluster.devices_per_node);
+}
+
+}  // namespace
+
+NodeLinks ParseInterNode(const std::string& text) {
+  NodeLinks links;
+  std::smatch match;
+  static const std::regex kNics(R"((\d{1,4})\s*x\s*(\d{1,6}(?:\.\d+)?)\s*Gb)");
+  static const std::regex kSpeed(R"((\d{1,6}(?:\.\d+)?)\s*Gb)");
+  if (std::regex_search(text, match, kNics)) {
+    links.num_nics = std::stoi(match[1]);
+    links.nic_bandwidth_bytes_per_s = std::stod(match[2]) * kBytesPerGigabit;
+    links.node_bandwidth_bytes_per_s = links.num_nics * links.nic_bandwidth_bytes_per_s;
+  } else if (std::regex_search(text, match, kSpeed)) {
+    const double bandwidth = std::stod(match[1]) * kBytesPerGigabit;
+    if (text.find("per node") != std::string::npos) {
+      links.node_bandwidth_bytes_per_s = bandwidth;
+    } else {
+      links.nic_bandwidth_bytes_per_s = bandwidth;
+    }
+  }
+  return links;
+}
+
+double ParseIntraNode(const std::string& text) {
+  std::smatch match;
+  static const std::regex kSpeed(R"((\d{1,6}(?:\.\d+)?)\s*GB/s)");
+  if (!std::regex_search(text, match, kSpeed)) return 0;
+  return std::stod(match[1]) * 1e9 / 2;
+}
+
+void FitCluster(const MeasuredHardware& hardware, spec::ClusterSpec& cluster) {
+  const int domain = static_cast<int>(DomainSize(hardware, cluster));
+  // NICs of a whole domain where a node is a part of it.
+  const double nodes_per_domain =
+      hardware.devices_per_node ? std::max(1.0, static_cast<double>(domain) /
+                                                    static_cast<double>(*hardware.devices_per_node))
+                                : 1.0;
+  const double nics_per_device =
+      static_cast<double>(cluster.nics_per_node) / cluster.devices_per_node;
+  const NodeLinks links = ParseInterNode(hardware.inter_node);
+  if (links.nic_bandwidth_bytes_per_s > 0) {
+    cluster.inter_node.bandwidth_bytes_per_s = links.nic_bandwidth_bytes_per_s;
+  }
+  double num_nics = nics_per_device * domain;
+  if (links.num_nics > 0) {
+    num_nics = links.num_nics * nodes_per_domain;
+  } else if (links.node_bandwidth_bytes_per_s > 0) {
+    // As many NICs of the cluster's kind as make up the node's bandwidth.
+    const double nics = links.node_bandwidth_bytes_per_s / cluster.inter_node.bandwidth_bytes_per_s;
+    num_nics = std::max(1.0, std::round(nics)) * nodes_per_domain;
+    cluster.inter_node.bandwidth_bytes_per_s =
+        links.node_bandwidth_bytes_per_s * nodes_per_domain / num_nics;
+  }
+  cluster.devices_per_node = domain;
+  cluster.nics_per_node = std::max(1, static_cast<int>(std::lround(num_nics)));
+  if (const double bandwidth = ParseIntraNode(hardware.intra_node); bandwidth > 0) {
+    cluster.intra_node.bandwidth_bytes_per_s = bandwidth;
+  }
+}
+
+}  // namespace tessera::planner

@@ -1,0 +1,182 @@
+#include "planner/validation/measured_job.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "cost_model/base/error.h"
+#include "cost_model/spec/spec_json.h"
+#include "planner/search_space.h"
+#include "planner/validation/measured_cluster.h"
+#include "planner/validation/measured_model.h"
+
+namespace tessera::planner {
+namespace {
+
+using base::Concat;
+using spec::ParallelSpec;
+
+bool Contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Nothing for a precision that no spec knows. Block-scaled forms of 8 bits run at the rate of fp8;
+// those of 4 bits are priced like them.
+std::optional<spec::Precision> PrecisionOf(const std::string& text) {
+  if (Contains(text, "fp8") || Contains(text, "fp4")) return spec::Precision::kFp8;
+  return spec::PrecisionFromString(text);
+}
+
+spec::ScheduleKind ScheduleOf(const MeasuredLayout& row) {
+  if (row.virtual_pipeline_size.value_or(1) > 1) return spec::ScheduleKind::kInterleaved;
+  if (Contains(row.schedule, "gpipe")) return spec::ScheduleKind::kGPipe;
+  return spec::ScheduleKind::kOneForwardOneBackward;
+}
+
+// The type that gradients are summed in, where the row says it: "fp32 (main grads) / fp16 comm".
+std::optional<base::DType> GradientReduceType(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  const std::string last = slash == std::string::npos ? text : text.substr(slash);
+  if (Contains(last, "fp32")) return base::DType::kFloat32;
+  if (Contains(last, "bf16")) return base::DType::kBFloat16;
+  if (Contains(last, "fp16")) return base::DType::kFloat16;
+  return std::nullopt;
+}
+
+// Layers of each virtual stage where embedding and head count as a layer each, for models that
+// leave just that room: 126 layers on 128 places.
+std::vector<int> LayersWithEndsAsLayers(const MeasuredLayout& row, int64_t num_layers) {
+  const int64_t num_stages = row.pipeline_parallel_size * row.virtual_pipeline_size.value_or(1);
+  if (num_stages < 2 || num_layers % num_stages == 0 || (num_layers + 2) % num_stages != 0) {
+    return {};
+  }
+  std::vector<int> layers(num_stages, static_cast<int>((num_layers + 2) / num_stages));
+  --layers.front();
+  --layers.back();
+  return layers;
+}
+
+void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
+  const MeasuredLayout& row = measurement.layout;
+  parallel.tensor_parallel_size = static_cast<int>(row.tensor_parallel_size);
+  parallel.pipeline_parallel_size = static_cast<int>(row.pipeline_parallel_size);
+  parallel.context_parallel_size = static_cast<int>(row.context_parallel_size);
+  parallel.expert_parallel_size = static_cast<int>(row.expert_parallel_size);
+  parallel.expert_tensor_parallel_size =
+      static_cast<int>(row.expert_tensor_parallel_size.value_or(0));
+  const int64_t ranks_per_replica =
+      row.tensor_parallel_size * row.pipeline_parallel_size * row.context_parallel_size;
+  parallel.data_parallel_size = static_cast<int>(row.data_parallel_size.value_or(
+      std::max<int64_t>(1, measurement.hardware.num_devices / ranks_per_replica)));
+  parallel.schedule = ScheduleOf(row);
+  parallel.virtual_pipeline_size = static_cast<int>(row.virtual_pipeline_size.value_or(1));
+  parallel.sequence_parallel =
+      row.sequence_parallel.value_or(false) && row.tensor_parallel_size > 1;
+  if (row.flash_attention) {
+    parallel.attention =
+        *row.flash_attention ? spec::AttentionKind::kFlash : spec::AttentionKind::kUnfused;
+  }
+  if (const auto type = GradientReduceType(row.grad_dtype)) parallel.gradient_reduce_type = *type;
+  if (row.context_kind == "a2a") parallel.context_kind = spec::ContextKind::kAllToAll;
+  parallel.zero_group_size = static_cast<int>(row.zero_group_size.value_or(0));
+  parallel.layers_per_virtual_stage = LayersWithEndsAsLayers(row, measurement.model.num_layers);
+}
+
+// Every choice with every value of one more field.
+template <typename T>
+void Multiply(std::vector<LayoutChoice>& choices, const std::vector<T>& values,
+              const std::function<std::string(T)>& name,
+              const std::function<void(ParallelSpec&, T)>& set) {
+  std::vector<LayoutChoice> product;
+  for (const LayoutChoice& choice : choices) {
+    for (const T& value : values) {
+      product.push_back(choice);
+      set(product.back().parallel, value);
+      product.back().assumed.push_back(name(value));
+    }
+  }
+  choices = std::move(product);
+}
+
+void ChooseRecompute(const MeasuredLayout& row, std::vector<LayoutChoice>& choices) {
+  if (!row.recompute.empty()) return;
+  std::vector<spec::Recompute> values = {spec::Recompute::kNone, spec::Recompute::kFull};
+  if (choices.front().parallel.attention == spec::AttentionKind::kUnfused) {
+    values.push_back(spec::Recompute::kSelective);
+  }
+  Multiply<spec::Recompute>(
+      choices, values,
+      [](spec::Recompute value) { return Concat("recompute ", spec::ToString(value)); },
+      [](ParallelSpec& parallel, spec::Recompute value) { parallel.recompute = value; });
+}
+
+void ChooseMicroBatch(const MeasuredLayout& row, std::vector<LayoutChoice>& choices) {
+  if (row.micro_batch_size) return;
+  const int64_t per_replica = *row.global_batch_size / choices.front().parallel.data_parallel_size;
+  Multiply<int64_t>(
+      choices, DivisorsOf(std::max<int64_t>(1, per_replica)),
+      [](int64_t value) { return Concat("micro_batch_size ", value); },
+      [](ParallelSpec& parallel, int64_t value) { parallel.micro_batch_size = value; });
+}
+
+void ChooseZero(const MeasuredLayout& row, std::vector<LayoutChoice>& choices) {
+  if (row.zero_stage) return;
+  Multiply<int>(
+      choices, {0, 1}, [](int value) { return Concat("zero_stage ", value); },
+      [](ParallelSpec& parallel, int value) { parallel.zero_stage = value; });
+}
+
+std::string WhyNotAJob(const Measurement& measurement, const RowMeaning& meaning) {
+  if (meaning.cluster.empty()) {
+    return Concat("no hardware file describes ", measurement.hardware.gpu);
+  }
+  if (!measurement.layout.global_batch_size) return "its global batch size is not known";
+  if (!PrecisionOf(measurement.layout.precision)) {
+    return Concat("precision ", measurement.layout.precision, " is not priced");
+  }
+  if (measurement.task == "lora") return "training with frozen weights (LoRA) is not priced";
+  return "";
+}
+
+}  // namespace
+
+MeasuredJob JobMaker::Make(const Measurement& measurement) {
+  const RowMeaning meaning = rules_.MeaningOf(measurement);
+  MeasuredJob measured;
+  measured.skipped = WhyNotAJob(measurement, meaning);
+  if (!measured.skipped.empty()) return measured;
+
+  const MeasuredLayout& row = measurement.layout;
+  cost_model::Job& job = measured.job;
+  job.model = ModelOf(measurement);
+  auto cluster = clusters_.find(meaning.cluster);
+  if (cluster == clusters_.end()) {
+    cluster = clusters_.emplace(meaning.cluster, spec::LoadCluster(meaning.cluster)).first;
+  }
+  job.cluster = cluster->second;
+  FitCluster(measurement.hardware, job.cluster);
+  job.training.global_batch_size = *row.global_batch_size;
+  job.training.sequence_length = measurement.model.sequence_length;
+  job.training.precision = *PrecisionOf(row.precision);
+  if (job.cluster.device.peak_flops_per_s.count(spec::TypesOf(job.training.precision).matmul) ==
+      0) {
+    measured.skipped = Concat(job.cluster.device.name, " has no peak for ", row.precision);
+    return measured;
+  }
+  job.num_devices = static_cast<int>(measurement.hardware.num_devices);
+  job.runtime = meaning.runtime;
+
+  LayoutChoice known{meaning.layout, {}};
+  FillLayout(measurement, known.parallel);
+  known.parallel.micro_batch_size = row.micro_batch_size.value_or(1);
+  known.parallel.zero_stage = static_cast<int>(row.zero_stage.value_or(0));
+  // "selective-layer": some layers whole.
+  const std::string recompute = row.recompute.substr(0, row.recompute.find('-'));
+  known.parallel.recompute = spec::RecomputeFromString(recompute).value_or(spec::Recompute::kNone);
+  measured.choices = {known};
+  ChooseRecompute(row, measured.choices);
+  ChooseMicroBatch(row, measured.choices);
+  ChooseZero(row, measured.choices);
+  return measured;
+}
+
+}  // namespace tessera::planner

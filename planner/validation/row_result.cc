@@ -1,0 +1,85 @@
+#include "planner/validation/row_result.h"
+
+#include "cost_model/memory.h"
+#include "cost_model/step_cost.h"
+
+namespace tessera::planner {
+namespace {
+
+// The rank whose memory the row shows: the fullest, or the last.
+const spec::StageMemory& StageShown(const Measurement& measurement,
+                                    const std::vector<spec::StageMemory>& stages) {
+  if (measurement.memory_metric.find("last rank") != std::string::npos) return stages.back();
+  size_t fullest = 0;
+  for (size_t i = 1; i < stages.size(); ++i) {
+    if (stages[i].Total() > stages[fullest].Total()) fullest = i;
+  }
+  return stages[fullest];
+}
+
+// What torch calls allocated leaves out the context; reserved adds what the allocator holds beyond
+// its tensors; nvidia-smi adds the context to that.
+double PredictedMemory(const Measurement& measurement, const spec::DeviceSpec& device,
+                       const std::vector<spec::StageMemory>& stages) {
+  const auto context_bytes = static_cast<double>(device.reserved_memory_bytes);
+  const double allocated_bytes =
+      static_cast<double>(StageShown(measurement, stages).Total()) - context_bytes;
+  switch (measurement.memory_class) {
+    case MemoryClass::kAllocated:
+      return allocated_bytes;
+    case MemoryClass::kReserved:
+      return allocated_bytes * cost_model::kAllocatorSlack;
+    case MemoryClass::kNvidiaSmi:
+    case MemoryClass::kUnspecified:
+      break;
+  }
+  return allocated_bytes * cost_model::kAllocatorSlack + context_bytes;
+}
+
+std::string WhyUnpriced(const cost_model::Job& job, const spec::ParallelSpec& parallel) {
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job.model, parallel);
+  if (violations.empty()) {
+    violations = spec::FindViolations(job.model, job.training, parallel, job.num_devices);
+  }
+  return violations.empty() ? "" : violations.front().message;
+}
+
+bool IsBetter(const cost_model::StepPrice& price, const cost_model::StepPrice& best) {
+  if (price.violations.empty() != best.violations.empty()) return price.violations.empty();
+  if (price.violations.empty()) return price.report.step_time_s < best.report.step_time_s;
+  return price.report.peak_bytes < best.report.peak_bytes;
+}
+
+}  // namespace
+
+RowResult PriceRow(const Measurement& measurement, JobMaker& jobs) {
+  RowResult result;
+  result.measurement = measurement;
+  MeasuredJob measured = jobs.Make(measurement);
+  result.skipped = measured.skipped;
+  if (!result.skipped.empty()) return result;
+  cost_model::JobCosts costs(std::move(measured.job));
+  std::optional<cost_model::StepPrice> best;
+  for (const LayoutChoice& choice : measured.choices) {
+    const std::string reason = WhyUnpriced(costs.job(), choice.parallel);
+    if (!reason.empty()) {
+      if (!best) result.skipped = reason;
+      continue;
+    }
+    cost_model::StepPrice price = cost_model::PriceStep(costs, choice.parallel);
+    if (best && !IsBetter(price, *best)) continue;
+    best = std::move(price);
+    result.skipped.clear();
+    result.parallel = choice.parallel;
+    result.assumed = choice.assumed;
+  }
+  if (!best) return result;
+  result.report = std::move(best->report);
+  result.predicted_step_time_s = result.report.step_time_s;
+  result.predicted_peak_memory_bytes =
+      PredictedMemory(measurement, costs.job().cluster.device, result.report.stages);
+  result.fits = best->violations.empty();
+  return result;
+}
+
+}  // namespace tessera::planner
