@@ -63,7 +63,9 @@ class Pricer {
         cost.recompute_s += OpSeconds(op.record, device_);
         cost.recompute_flops += ConventionFlops(op.record, convention_);
       } else {
-        cost.backward_s += OpSeconds(op.record, device_);
+        const double seconds = OpSeconds(op.record, device_);
+        cost.backward_s += seconds;
+        if (spec::IsWeightGradient(op)) cost.backward_weight_s += seconds;
       }
     }
   }
@@ -117,6 +119,7 @@ void BlockCost::Add(const BlockCost& other, double times) {
   forward_s += times * other.forward_s;
   forward_comm.Add(other.forward_comm, times);
   backward_s += times * other.backward_s;
+  backward_weight_s += times * other.backward_weight_s;
   backward_comm.Add(other.backward_comm, times);
   recompute_s += times * other.recompute_s;
   recompute_comm.Add(other.recompute_comm, times);
@@ -150,6 +153,7 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
   }
   price(spec::AppendEmbeddingForward, spec::AppendEmbeddingBackward, costs.embedding);
   price(spec::AppendHeadForward, spec::AppendHeadBackward, costs.head);
+  costs.head.backward_weight_s = 0;  // by definition, see BlockCost
   return costs;
 }
 

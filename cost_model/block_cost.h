@@ -24,6 +24,9 @@ struct BlockCost {
   double forward_s = 0;
   AxisSeconds forward_comm;
   double backward_s = 0;  // recomputation apart
+  // Of backward_s: products that give a layer's weight gradients, which zb-h1 runs as passes of
+  // their own. The head's run with its inputs' gradients, so that no logits wait for them.
+  double backward_weight_s = 0;
   AxisSeconds backward_comm;
   double recompute_s = 0;
   AxisSeconds recompute_comm;

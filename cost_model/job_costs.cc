@@ -46,6 +46,8 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device, cons
         spec::LayerSavedTensors(job.model, job.training, parallel, form, cost.shape));
     cost.layer_recomputed_bytes[i] = spec::SumBytes(
         spec::LayerRecomputedTensors(job.model, job.training, parallel, form, cost.shape));
+    cost.layer_weight_operand_bytes[i] =
+        spec::LayerWeightOperandBytes(job.model, job.training, parallel, form, cost.shape);
   }
   cost.embedding_saved_bytes = spec::SumBytes(spec::EmbeddingSavedTensors(cost.shape));
   cost.head_saved_bytes =

@@ -26,6 +26,7 @@ struct MicrobatchCost {
   BlockCosts blocks;
   spec::PerForm<int64_t> layer_saved_bytes = {};
   spec::PerForm<int64_t> layer_recomputed_bytes = {};
+  spec::PerForm<int64_t> layer_weight_operand_bytes = {};  // between the parts of a backward pass
   int64_t embedding_saved_bytes = 0;
   int64_t head_saved_bytes = 0;
   int64_t workspace_bytes = 0;

@@ -38,6 +38,7 @@ int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microb
     case spec::ScheduleKind::kGPipe:
       return num_microbatches;
     case spec::ScheduleKind::kOneForwardOneBackward:
+    case spec::ScheduleKind::kZeroBubbleH1:
       return std::min(num_microbatches, p - stage);
     case spec::ScheduleKind::kInterleaved:
       return std::min(num_microbatches * v, 2 * (p - 1 - stage) + (v - 1) * p + 1);

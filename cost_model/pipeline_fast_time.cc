@@ -77,13 +77,15 @@ PipelineTime FromStageEnds(std::vector<double> stage_end_s) {
 // much later the neighbour has the message.
 struct StageCosts {
   std::vector<double> forward_s;
-  std::vector<double> backward_s;
+  std::vector<double> backward_s;          // its input part where the schedule splits it
+  std::vector<double> backward_weight_s;   // 0 where it does not
   std::vector<double> forward_latency_s;   // to the next stage
   std::vector<double> backward_latency_s;  // from the next stage
 
   StageCosts(int num_stages, const PipelineCosts& costs)
       : forward_s(costs.forward_s),
         backward_s(costs.backward_s),
+        backward_weight_s(costs.backward_weight_s),
         forward_latency_s(costs.forward_transfer_s),
         backward_latency_s(costs.backward_transfer_s) {
     for (int stage = 0; stage + 1 < num_stages; ++stage) {
@@ -93,6 +95,7 @@ struct StageCosts {
       forward_s[stage] += std::exchange(forward_latency_s[stage], 0);
       backward_s[stage + 1] += std::exchange(backward_latency_s[stage], 0);
     }
+    backward_weight_s.resize(num_stages, 0.0);
     forward_latency_s.push_back(0);
     backward_latency_s.push_back(0);
   }
@@ -120,8 +123,9 @@ PipelineTime GPipeTime(int num_stages, int num_microbatches, const StageCosts& c
 }
 
 // In round i stage s runs the forward pass of micro-batch i, then the backward pass of micro-batch
-// i - (num_stages - 1 - s), as far as they exist. `time_s` holds the end of each stage's last
-// round.
+// i - (num_stages - 1 - s), then (ZB-H1) the weight pass put off by s micro-batches, as far as they
+// exist. `time_s` holds the end of each stage's last round, `sent_s` the end of the backward pass
+// in it.
 class OneForwardOneBackwardRounds {
  public:
   OneForwardOneBackwardRounds(int num_stages, int num_microbatches, const StageCosts& costs)
@@ -129,6 +133,7 @@ class OneForwardOneBackwardRounds {
         num_microbatches_(num_microbatches),
         costs_(costs),
         time_s_(num_stages, 0.0),
+        sent_s_(num_stages, 0.0),
         history_(num_stages) {}
 
   PipelineTime Run() {
@@ -144,8 +149,13 @@ class OneForwardOneBackwardRounds {
       if (repeat.lag == 0) continue;
       const int num_repeats = (num_microbatches_ - 1 - round) / repeat.lag;
       Shift(time_s_, num_repeats * repeat.shift_s);
+      Shift(sent_s_, num_repeats * repeat.shift_s);
       round += num_repeats * repeat.lag;
       may_repeat = false;
+    }
+    // The weight passes still put off.
+    for (int stage = 0; stage < num_stages_; ++stage) {
+      time_s_[stage] += std::min(stage, num_microbatches_) * costs_.backward_weight_s[stage];
     }
     return FromStageEnds(std::move(time_s_));
   }
@@ -166,9 +176,11 @@ class OneForwardOneBackwardRounds {
       if (backward >= 0 && backward < num_microbatches_) {
         // The next stage sent this gradient in the round before: its time is not yet overwritten.
         if (stage + 1 < num_stages_) {
-          time_s = std::max(time_s, time_s_[stage + 1] + costs_.backward_latency_s[stage]);
+          time_s = std::max(time_s, sent_s_[stage + 1] + costs_.backward_latency_s[stage]);
         }
         time_s += costs_.backward_s[stage];
+        sent_s_[stage] = time_s;
+        if (backward >= stage) time_s += costs_.backward_weight_s[stage];
       }
       time_s_[stage] = time_s;
     }
@@ -178,6 +190,7 @@ class OneForwardOneBackwardRounds {
   int num_microbatches_;
   const StageCosts& costs_;
   std::vector<double> time_s_;
+  std::vector<double> sent_s_;
   RowHistory history_;
 };
 
@@ -295,12 +308,15 @@ PipelineTime FastPipelineTime(spec::ScheduleKind kind, int num_stages, int num_c
   TESSERA_CHECK(num_stages >= 1 && num_chunks >= 1 && num_microbatches >= 1, num_stages,
                 " stages, ", num_chunks, " chunks, ", num_microbatches, " micro-batches");
   CheckCosts(costs, num_stages * num_chunks);
+  TESSERA_CHECK(costs.backward_weight_s.empty() != (kind == spec::ScheduleKind::kZeroBubbleH1),
+                "costs of weight passes belong to zb-h1 alone");
   switch (kind) {
     case spec::ScheduleKind::kGPipe:
       TESSERA_CHECK(num_chunks == 1, "gpipe with ", num_chunks, " chunks");
       return GPipeTime(num_stages, num_microbatches, StageCosts(num_stages, costs));
-    case spec::ScheduleKind::kOneForwardOneBackward: {
-      TESSERA_CHECK(num_chunks == 1, "1f1b with ", num_chunks, " chunks");
+    case spec::ScheduleKind::kOneForwardOneBackward:
+    case spec::ScheduleKind::kZeroBubbleH1: {
+      TESSERA_CHECK(num_chunks == 1, spec::ToString(kind), " with ", num_chunks, " chunks");
       const StageCosts stage_costs(num_stages, costs);
       return OneForwardOneBackwardRounds(num_stages, num_microbatches, stage_costs).Run();
     }

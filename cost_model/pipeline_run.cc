@@ -8,13 +8,17 @@
 namespace tessera::cost_model {
 namespace {
 
-PipelineCosts MakePipelineCosts(const StepParts& parts) {
+PipelineCosts MakePipelineCosts(const StepParts& parts, const spec::ParallelSpec& parallel) {
+  const bool splits_backward = parallel.schedule == spec::ScheduleKind::kZeroBubbleH1;
   PipelineCosts costs;
   costs.forward_s.reserve(parts.costs.size());
   costs.backward_s.reserve(parts.costs.size());
   for (const BlockCost& cost : parts.costs) {
     costs.forward_s.push_back(cost.Forward());
     costs.backward_s.push_back(cost.Backward());
+    if (!splits_backward) continue;
+    costs.backward_s.back() -= cost.backward_weight_s;
+    costs.backward_weight_s.push_back(cost.backward_weight_s);
   }
   costs.forward_transfer_s = parts.transfer_s;
   costs.backward_transfer_s = parts.transfer_s;
@@ -188,7 +192,7 @@ double Oversubscription(const JobCosts& costs) {
 
 PipelineRun RunPipeline(const JobCosts& costs, const spec::ParallelSpec& parallel,
                         const StepParts& parts) {
-  const PipelineCosts pipeline = MakePipelineCosts(parts);
+  const PipelineCosts pipeline = MakePipelineCosts(parts, parallel);
   Ends ends = StageEnds(costs, parallel, parts, pipeline);
   PipelineRun run;
   run.makespan_s = Latest(ends.end_s);
@@ -203,7 +207,7 @@ PipelineRun RunPipeline(const JobCosts& costs, const spec::ParallelSpec& paralle
 
 PipelineRun RunPipelineFast(const JobCosts& costs, const spec::ParallelSpec& parallel,
                             const StepParts& parts) {
-  const PipelineCosts pipeline = MakePipelineCosts(parts);
+  const PipelineCosts pipeline = MakePipelineCosts(parts, parallel);
   const PipelineTime time = FastTime(parallel, parts, pipeline);
   PipelineRun run{.makespan_s = time.makespan_s,
                   .makespan_without_transfers_s = time.makespan_s,

@@ -82,14 +82,21 @@ class Simulator {
     StageState& state = states_[stage];
     PipelineStageTime& time = result_.stages[stage];
     const double start_s = state.now_s;
-    if (action.kind == ActionKind::kForward) {
-      state.now_s += costs_.forward_s[action.virtual_stage];
-      time.forward_s += costs_.forward_s[action.virtual_stage];
-    } else {
-      state.now_s += costs_.backward_s[action.virtual_stage];
-      time.backward_s += costs_.backward_s[action.virtual_stage];
-    }
+    const double pass_s = PassSeconds(action);
+    state.now_s += pass_s;
+    (action.kind == ActionKind::kForward ? time.forward_s : time.backward_s) += pass_s;
     Record(stage, state.next++, start_s, state.now_s);
+  }
+
+  double PassSeconds(const Action& pass) const {
+    switch (pass.kind) {
+      case ActionKind::kForward:
+        return costs_.forward_s[pass.virtual_stage];
+      case ActionKind::kBackwardWeight:
+        return costs_.backward_weight_s[pass.virtual_stage];
+      default:
+        return costs_.backward_s[pass.virtual_stage];
+    }
   }
 
   // Starts the sends of the exchange at hand; its receives are left to FinishExchange.
@@ -207,6 +214,8 @@ void CheckCosts(const PipelineCosts& costs, int num_virtual_stages) {
   TESSERA_CHECK(costs.forward_s.size() == n && costs.backward_s.size() == n, "costs of ",
                 costs.forward_s.size(), " forward and ", costs.backward_s.size(),
                 " backward passes for ", n, " virtual stages");
+  TESSERA_CHECK(costs.backward_weight_s.empty() || costs.backward_weight_s.size() == n, "costs of ",
+                costs.backward_weight_s.size(), " weight passes for ", n, " virtual stages");
   TESSERA_CHECK(
       costs.forward_transfer_s.size() == n - 1 && costs.backward_transfer_s.size() == n - 1,
       "costs of ", costs.forward_transfer_s.size(), " forward and ",
@@ -219,6 +228,9 @@ PipelineResult SimulatePipeline(const spec::PipelineSchedule& schedule, const Pi
                 "actions of ", schedule.actions_by_stage.size(), " stages of ",
                 schedule.num_stages);
   CheckCosts(costs, schedule.num_stages * schedule.num_chunks);
+  TESSERA_CHECK(
+      costs.backward_weight_s.empty() != (schedule.kind == spec::ScheduleKind::kZeroBubbleH1),
+      "costs of weight passes belong to zb-h1 alone");
   return Simulator(schedule, costs, timeline).Run();
 }
 

@@ -11,8 +11,11 @@ namespace tessera::cost_model {
 // Seconds of one micro-batch. The virtual stage that is v-th in the model has index v; boundary v
 // lies between the virtual stages v and v + 1.
 struct PipelineCosts {
-  std::vector<double> forward_s;            // [num_virtual_stages]
-  std::vector<double> backward_s;           // [num_virtual_stages], recomputation included
+  std::vector<double> forward_s;   // [num_virtual_stages]
+  std::vector<double> backward_s;  // [num_virtual_stages], recomputation included
+  // [num_virtual_stages], of the weight passes of schedules that have them; backward_s is the input
+  // passes' then. Empty elsewhere.
+  std::vector<double> backward_weight_s;
   std::vector<double> forward_transfer_s;   // [num_virtual_stages - 1], over boundary v
   std::vector<double> backward_transfer_s;  // [num_virtual_stages - 1], over boundary v
   double send_overhead_s = 0;               // of the sender, for each send

@@ -29,7 +29,11 @@ double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
   double end_s = run.makespan_s;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
     const UpdateCost& update = parts.updates[stage];
-    const double window_s = PipelineStageCost(parts, parallel, stage).Backward();
+    const BlockCost cost = PipelineStageCost(parts, parallel, stage);
+    // Gradients are complete as the last pass that adds to them gets there.
+    const double window_s = parallel.schedule == spec::ScheduleKind::kZeroBubbleH1
+                                ? cost.backward_weight_s
+                                : cost.Backward();
     const double exposed_s = ExposedReductionSeconds(update, window_s, overlaps) +
                              update.tied_comm_s + update.tensor_comm_s;
     end_s = std::max(end_s, run.finish_s[stage] + slowdown * exposed_s);

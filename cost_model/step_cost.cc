@@ -19,6 +19,20 @@ double RecomputedFlops(const StepParts& parts, const spec::ParallelSpec& paralle
          parallel.tensor_parallel_size;
 }
 
+// Bytes that the layers of stage `stage` keep for backward passes at most: `pass_bytes` of a
+// chunk's forward pass, `operand_bytes` for its weight pass.
+int64_t LayersSavedBytesFast(const spec::ParallelSpec& parallel, int64_t num_microbatches,
+                             int stage, int64_t pass_bytes, int64_t operand_bytes) {
+  const int64_t passes = MaxPassesInFlight(parallel, num_microbatches, stage);
+  if (parallel.schedule != spec::ScheduleKind::kZeroBubbleH1) return passes * pass_bytes;
+  // With a forward pass done, or with the input pass that follows it done. In a short run the one
+  // is over before weight passes pile up.
+  const bool is_short = num_microbatches < parallel.pipeline_parallel_size;
+  const int64_t put_off = std::min<int64_t>(num_microbatches, stage + 1);
+  return std::max(passes * pass_bytes + (is_short ? 0 : stage * operand_bytes),
+                  (is_short ? 0 : (passes - 1) * pass_bytes) + put_off * operand_bytes);
+}
+
 // Bytes on a rank of pipeline stage `stage`, in closed form: no padding of gradient buckets.
 double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
                       int stage) {
@@ -26,12 +40,15 @@ double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const
   const int num_stages = parallel.pipeline_parallel_size;
   // Of the chunk that holds most.
   int64_t layers_saved_bytes = 0;
+  int64_t operand_bytes = 0;
   int64_t layer_recomputed_bytes = 0;
   for (size_t i = stage; i < parts.forms.size(); i += num_stages) {
     int64_t saved_bytes = 0;
+    operand_bytes = 0;  // one chunk: the schedules with weight passes have no more
     for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
       if (parts.forms[i][form] == 0) continue;
       saved_bytes += parts.forms[i][form] * microbatch.layer_saved_bytes[form];
+      operand_bytes += parts.forms[i][form] * microbatch.layer_weight_operand_bytes[form];
       layer_recomputed_bytes =
           std::max(layer_recomputed_bytes, microbatch.layer_recomputed_bytes[form]);
     }
@@ -47,7 +64,8 @@ double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const
   int64_t bytes = state.weights_bytes + state.gradients_bytes + state.optimizer_bytes;
 
   const int64_t passes = MaxPassesInFlight(parallel, parts.num_microbatches, stage);
-  bytes += passes * layers_saved_bytes;
+  bytes += LayersSavedBytesFast(parallel, parts.num_microbatches, stage, layers_saved_bytes,
+                                operand_bytes);
   if (has_embedding) {
     bytes +=
         base::CeilDiv(passes, parallel.virtual_pipeline_size) * microbatch.embedding_saved_bytes;

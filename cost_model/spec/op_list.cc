@@ -202,6 +202,12 @@ LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
   return shape;
 }
 
+bool IsWeightGradient(const Op& op) {
+  const bool is_product =
+      op.record.kind == OpKind::kMatMul || op.record.kind == OpKind::kGroupedMatMul;
+  return is_product && op.record.dims[3] == static_cast<int64_t>(MatMulLayout::kTN);
+}
+
 void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel, const LayerForm& form,
                         const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);

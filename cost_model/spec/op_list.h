@@ -41,6 +41,10 @@ struct Op {
   bool recomputed = false;  // a forward operation run again in the backward pass
 };
 
+// Whether the operation gives the gradient of a weight matrix: it waits for nothing but the
+// gradient of its output, and nothing but the optimizer waits for it.
+bool IsWeightGradient(const Op& op);
+
 // One transformer layer of a form, the embedding, the head. Appended to `ops` in execution order.
 void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel, const LayerForm& form,
                         const LocalShape& shape, std::vector<Op>& ops);
@@ -76,6 +80,11 @@ std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
                                                 const TrainingSpec& training,
                                                 const ParallelSpec& parallel, const LayerForm& form,
                                                 const LocalShape& shape);
+// Of a backward pass in two parts, what one layer keeps for the second: both operands of every
+// product that gives a weight gradient, as that product reads them.
+int64_t LayerWeightOperandBytes(const ModelSpec& model, const TrainingSpec& training,
+                                const ParallelSpec& parallel, const LayerForm& form,
+                                const LocalShape& shape);
 std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape);
 std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,
                                           const LocalShape& shape);
@@ -86,6 +95,7 @@ struct StageActivationBytes {
   // The most while one of its passes runs: saved tensors, with what recomputation brings back for
   // one layer in place of the head's tensors, which are gone by then. At least saved_bytes.
   int64_t working_bytes = 0;
+  int64_t weight_operand_bytes = 0;  // kept between the two parts of its backward pass
 };
 StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                        const ParallelSpec& parallel, const VirtualStage& stage);

@@ -9,10 +9,11 @@ namespace {
 
 constexpr EnumNames<Recompute, 3> kRecomputes = {
     {{Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kFull, "full"}}};
-constexpr EnumNames<ScheduleKind, 3> kScheduleKinds = {
+constexpr EnumNames<ScheduleKind, 4> kScheduleKinds = {
     {{ScheduleKind::kGPipe, "gpipe"},
      {ScheduleKind::kOneForwardOneBackward, "1f1b"},
-     {ScheduleKind::kInterleaved, "interleaved"}}};
+     {ScheduleKind::kInterleaved, "interleaved"},
+     {ScheduleKind::kZeroBubbleH1, "zb-h1"}}};
 constexpr EnumNames<AttentionKind, 2> kAttentionKinds = {
     {{AttentionKind::kUnfused, "unfused"}, {AttentionKind::kFlash, "flash"}}};
 constexpr EnumNames<ContextKind, 3> kContextKinds = {{{ContextKind::kRing, "ring"},

@@ -15,7 +15,7 @@
 namespace tessera::spec {
 
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
-enum class ScheduleKind : uint8_t { kGPipe, kOneForwardOneBackward, kInterleaved };
+enum class ScheduleKind : uint8_t { kGPipe, kOneForwardOneBackward, kInterleaved, kZeroBubbleH1 };
 enum class AttentionKind : uint8_t { kUnfused, kFlash };
 // How context-parallel ranks see each other's keys and values: passed round a ring (Liu et al.
 // 2023, arXiv:2310.01889), gathered, or heads swapped for tokens (Jacobs et al. 2023,
@@ -23,7 +23,7 @@ enum class AttentionKind : uint8_t { kUnfused, kFlash };
 enum class ContextKind : uint8_t { kRing, kAllGather, kAllToAll };
 
 std::string_view ToString(Recompute recompute);  // "none", "selective", "full"
-std::string_view ToString(ScheduleKind kind);    // "gpipe", "1f1b", "interleaved"
+std::string_view ToString(ScheduleKind kind);    // "gpipe", "1f1b", "interleaved", "zb-h1"
 std::string_view ToString(AttentionKind kind);   // "unfused", "flash"
 std::string_view ToString(ContextKind kind);     // "ring", "all-gather", "all-to-all"
 std::optional<Recompute> RecomputeFromString(std::string_view text);

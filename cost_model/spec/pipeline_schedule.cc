@@ -95,6 +95,34 @@ std::vector<Action> OneForwardOneBackwardStage(int stage, int num_stages, int nu
   return writer.Take();
 }
 
+// As OneForwardOneBackwardStage, but that a weight pass stands between the send of a gradient and
+// the next receive: nobody waits for it, so sending and receiving need no common exchange.
+std::vector<Action> ZeroBubbleH1Stage(int stage, int num_stages, int num_microbatches) {
+  StageWriter writer(num_stages, num_stages);
+  const int num_warmup = std::min(num_stages - 1 - stage, num_microbatches);
+  for (int microbatch = 0; microbatch < num_warmup; ++microbatch) {
+    WriteForward(writer, stage, microbatch);
+  }
+  for (int backward = 0; backward < num_microbatches; ++backward) {
+    const int forward = num_warmup + backward;
+    if (forward < num_microbatches) {
+      writer.Exchange({{ActionKind::kRecvForward, stage, forward}});
+      writer.Add({ActionKind::kForward, stage, forward});
+      writer.Exchange({{ActionKind::kSendForward, stage, forward},
+                       {ActionKind::kRecvBackward, stage, backward}});
+    } else {
+      writer.Exchange({{ActionKind::kRecvBackward, stage, backward}});
+    }
+    writer.Add({ActionKind::kBackwardInput, stage, backward});
+    writer.Exchange({{ActionKind::kSendBackward, stage, backward}});
+    if (backward >= stage) writer.Add({ActionKind::kBackwardWeight, stage, backward - stage});
+  }
+  for (int weight = std::max(0, num_microbatches - stage); weight < num_microbatches; ++weight) {
+    writer.Add({ActionKind::kBackwardWeight, stage, weight});
+  }
+  return writer.Take();
+}
+
 // The passes of one stage of an interleaved schedule, numbered in order: groups of num_stages
 // micro-batches go through one chunk after the other, backward through the chunks in reverse.
 struct InterleavedOrder {
@@ -209,6 +237,15 @@ PipelineSchedule MakeInterleaved(int num_stages, int num_chunks, int num_microba
   return schedule;
 }
 
+PipelineSchedule MakeZeroBubbleH1(int num_stages, int num_microbatches) {
+  CheckShape("zb-h1", num_stages, num_microbatches);
+  PipelineSchedule schedule{ScheduleKind::kZeroBubbleH1, num_stages, 1, num_microbatches, {}};
+  for (int stage = 0; stage < num_stages; ++stage) {
+    schedule.actions_by_stage.push_back(ZeroBubbleH1Stage(stage, num_stages, num_microbatches));
+  }
+  return schedule;
+}
+
 PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches) {
   const int num_stages = parallel.pipeline_parallel_size;
   const int num_chunks = parallel.virtual_pipeline_size;
@@ -224,6 +261,8 @@ PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches
       return MakeOneForwardOneBackward(num_stages, num_microbatches);
     case ScheduleKind::kInterleaved:
       return MakeInterleaved(num_stages, num_chunks, num_microbatches);
+    case ScheduleKind::kZeroBubbleH1:
+      return MakeZeroBubbleH1(num_stages, num_microbatches);
   }
   base::FailCheck(__FILE__, __LINE__, "known ScheduleKind", static_cast<int>(parallel.schedule));
 }
@@ -237,7 +276,7 @@ std::vector<int> MaxInFlight(const PipelineSchedule& schedule, int stage) {
     const int chunk = action.virtual_stage / schedule.num_stages;
     if (action.kind == ActionKind::kForward) {
       most[chunk] = std::max(most[chunk], ++in_flight[chunk]);
-    } else if (action.kind == ActionKind::kBackward) {
+    } else if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput) {
       --in_flight[chunk];
     }
   }

@@ -20,6 +20,10 @@ enum class ActionKind : uint8_t {
   kRecvForward,   // activation from the previous virtual stage
   kSendBackward,  // gradient to the previous virtual stage
   kRecvBackward,  // gradient from the next virtual stage
+  // A backward pass in two parts (Qi et al. 2023, arXiv:2401.10241): gradients of the inputs, which
+  // the previous stage waits for, and gradients of the layers' weight matrices, which nobody does.
+  kBackwardInput,
+  kBackwardWeight,
 };
 
 constexpr bool IsSend(ActionKind kind) {
@@ -64,15 +68,21 @@ PipelineSchedule MakeOneForwardOneBackward(int num_stages, int num_microbatches)
 // Same paper, section 2.2; micro-batches go through the chunks in groups of num_stages.
 // At least 2 stages and 2 chunks; num_microbatches is a multiple of num_stages.
 PipelineSchedule MakeInterleaved(int num_stages, int num_chunks, int num_microbatches);
+// ZB-H1 of Qi et al. 2023, arXiv:2401.10241, Fig. 2 (top): passes in the order of 1F1B, backward
+// passes in two parts; stage s puts its weight passes off by s micro-batches, so that it holds the
+// num_stages micro-batches that the first stage of 1F1B holds.
+PipelineSchedule MakeZeroBubbleH1(int num_stages, int num_microbatches);
 // The schedule of a layout. Throws base::ConfigError also for virtual stages without interleaving.
 PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches);
 
-// Most micro-batches of (stage, chunk) between forward and backward at any time, by chunk.
+// Most micro-batches of (stage, chunk) between forward and backward (its input part) at any time,
+// by chunk.
 std::vector<int> MaxInFlight(const PipelineSchedule& schedule, int stage);
 
-// Everything wrong with a schedule, empty when valid: each forward and backward once and on its
-// stage, forward before backward, each send matched by a receive in the same order per pair of
-// stages, no deadlock when a send blocks until its receive is posted.
+// Everything wrong with a schedule, empty when valid: each forward and backward (or both its parts)
+// once and on its stage, forward before backward, inputs before weights, each send matched by a
+// receive in the same order per pair of stages, no deadlock when a send blocks until its receive is
+// posted.
 std::vector<std::string> ValidateSchedule(const PipelineSchedule& schedule);
 
 // One stage as text: "0F0 [0SF0 0RB0] 0B0". Virtual stage, action, micro-batch; an exchange of

@@ -19,6 +19,10 @@ std::string_view Symbol(ActionKind kind) {
       return "SB";
     case ActionKind::kRecvBackward:
       return "RB";
+    case ActionKind::kBackwardInput:
+      return "I";
+    case ActionKind::kBackwardWeight:
+      return "W";
   }
   base::FailCheck(__FILE__, __LINE__, "known ActionKind", static_cast<int>(kind));
 }

@@ -8,9 +8,10 @@
 namespace tessera::spec {
 namespace {
 
-constexpr std::array<ActionKind, 6> kAllKinds = {
-    ActionKind::kForward,     ActionKind::kBackward,     ActionKind::kSendForward,
-    ActionKind::kRecvForward, ActionKind::kSendBackward, ActionKind::kRecvBackward};
+constexpr std::array<ActionKind, 8> kAllKinds = {
+    ActionKind::kForward,       ActionKind::kBackward,      ActionKind::kSendForward,
+    ActionKind::kRecvForward,   ActionKind::kSendBackward,  ActionKind::kRecvBackward,
+    ActionKind::kBackwardInput, ActionKind::kBackwardWeight};
 constexpr size_t kMaxMessages = 20;  // a wrong generator is wrong in thousands of places
 
 // Numbers every possible action of a schedule densely, so that checks run on arrays.
@@ -18,11 +19,13 @@ struct ActionIndex {
   int num_stages;
   int num_virtual_stages;
   int num_microbatches;
+  bool splits_backward;
 
   explicit ActionIndex(const PipelineSchedule& schedule)
       : num_stages(schedule.num_stages),
         num_virtual_stages(schedule.num_stages * schedule.num_chunks),
-        num_microbatches(schedule.num_microbatches) {}
+        num_microbatches(schedule.num_microbatches),
+        splits_backward(schedule.kind == ScheduleKind::kZeroBubbleH1) {}
 
   size_t size() const { return kAllKinds.size() * num_virtual_stages * num_microbatches; }
   size_t Of(const Action& action) const {
@@ -37,7 +40,8 @@ struct ActionIndex {
   int StageOf(const Action& action) const { return action.virtual_stage % num_stages; }
   // Whether a schedule of this shape holds the action at all.
   bool IsNeeded(const Action& action) const {
-    if (!IsTransfer(action.kind)) return true;
+    if (action.kind == ActionKind::kForward) return true;
+    if (!IsTransfer(action.kind)) return (action.kind != ActionKind::kBackward) == splits_backward;
     const int peer = CounterpartOf(action).virtual_stage;
     return num_stages > 1 && peer >= 0 && peer < num_virtual_stages;
   }
@@ -78,7 +82,9 @@ class Validator {
         Report("stage ", stage, ": ", ToString(action), " belongs to stage ",
                index_.StageOf(action));
       } else if (!index_.IsNeeded(action)) {
-        Report("stage ", stage, ": ", ToString(action), " has no stage to talk to");
+        Report(
+            "stage ", stage, ": ", ToString(action),
+            IsTransfer(action.kind) ? " has no stage to talk to" : " is no pass of the schedule");
       } else if (position_[index_.Of(action)] >= 0) {
         Report("stage ", stage, ": ", ToString(action), " appears twice");
       } else {
@@ -130,12 +136,15 @@ class Validator {
     for (int v = 0; v < index_.num_virtual_stages; ++v) {
       for (int microbatch = 0; microbatch < index_.num_microbatches; ++microbatch) {
         const Action forward{ActionKind::kForward, v, microbatch};
-        const Action backward{ActionKind::kBackward, v, microbatch};
+        const Action backward{
+            index_.splits_backward ? ActionKind::kBackwardInput : ActionKind::kBackward, v,
+            microbatch};
         CheckBefore(forward, backward);
         CheckBefore({ActionKind::kRecvForward, v, microbatch}, forward);
         CheckBefore(forward, {ActionKind::kSendForward, v, microbatch});
         CheckBefore({ActionKind::kRecvBackward, v, microbatch}, backward);
         CheckBefore(backward, {ActionKind::kSendBackward, v, microbatch});
+        CheckBefore(backward, {ActionKind::kBackwardWeight, v, microbatch});
       }
     }
   }

@@ -88,6 +88,19 @@ std::vector<SavedTensor> LayerRecomputedTensors(const ModelSpec& model,
   return {};
 }
 
+int64_t LayerWeightOperandBytes(const ModelSpec& model, const TrainingSpec& training,
+                                const ParallelSpec& parallel, const LayerForm& form,
+                                const LocalShape& shape) {
+  std::vector<Op> ops;
+  AppendLayerBackward(model, parallel, form, shape, ops);
+  int64_t elements = 0;
+  for (const Op& op : ops) {
+    const auto& dims = op.record.dims;  // m, n, k: the same rows k for all experts together
+    if (IsWeightGradient(op)) elements += (dims[0] + dims[1]) * dims[2];
+  }
+  return elements * ActivationElementBytes(training);
+}
+
 std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape) {
   return {{"tokens", shape.tokens * kTokenBytes}};
 }
@@ -119,8 +132,17 @@ StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpe
   if (stage.has_embedding) layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
   const int64_t head_bytes =
       stage.has_head ? SumBytes(HeadSavedTensors(model, training, shape)) : 0;
-  return {.saved_bytes = layers_bytes + head_bytes,
-          .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes)};
+  StageActivationBytes bytes{
+      .saved_bytes = layers_bytes + head_bytes,
+      .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes)};
+  if (parallel.schedule == ScheduleKind::kZeroBubbleH1) {
+    for (size_t i = 0; i < kNumLayerForms; ++i) {
+      if (counts[i] == 0) continue;
+      bytes.weight_operand_bytes +=
+          counts[i] * LayerWeightOperandBytes(model, training, parallel, FormAt(i), shape);
+    }
+  }
+  return bytes;
 }
 
 int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,
@@ -135,6 +157,15 @@ int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,
     } else if (action.kind == ActionKind::kBackward) {
       saved_bytes -= bytes.saved_bytes;
       peak_bytes = std::max(peak_bytes, saved_bytes + bytes.working_bytes);
+    } else if (action.kind == ActionKind::kBackwardInput) {
+      // Layer by layer, operands of weight gradients take the place of what was saved.
+      saved_bytes -= bytes.saved_bytes;
+      const int64_t recomputed_bytes = bytes.working_bytes - bytes.saved_bytes;
+      peak_bytes = std::max({peak_bytes, saved_bytes + bytes.working_bytes,
+                             saved_bytes + bytes.weight_operand_bytes + recomputed_bytes});
+      saved_bytes += bytes.weight_operand_bytes;
+    } else if (action.kind == ActionKind::kBackwardWeight) {
+      saved_bytes -= bytes.weight_operand_bytes;
     }
   }
   return peak_bytes;

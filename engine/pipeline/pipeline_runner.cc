@@ -110,6 +110,8 @@ void PipelineRunner::Post(const spec::Action& transfer, std::vector<Buffer>& in_
       break;
     case spec::ActionKind::kForward:
     case spec::ActionKind::kBackward:
+    case spec::ActionKind::kBackwardInput:
+    case spec::ActionKind::kBackwardWeight:
       TESSERA_CHECK(false, "a pass among transfers");
       break;
   }

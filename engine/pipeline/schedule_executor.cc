@@ -28,6 +28,10 @@ void Run(std::span<const spec::Action> call, StageRunner& runner) {
     case spec::ActionKind::kBackward:
       runner.Backward(call.front());
       return;
+    case spec::ActionKind::kBackwardInput:
+    case spec::ActionKind::kBackwardWeight:
+      TESSERA_CHECK(false, "half a backward pass, ", spec::ToString(call.front()));
+      return;
     default:
       runner.Exchange(call);
       return;

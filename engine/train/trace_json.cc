@@ -19,9 +19,7 @@ struct RankHeader {
   int64_t num_actions = 0;
 };
 
-bool IsPass(spec::ActionKind kind) {
-  return kind == spec::ActionKind::kForward || kind == spec::ActionKind::kBackward;
-}
+bool IsPass(spec::ActionKind kind) { return !spec::IsTransfer(kind); }
 
 nlohmann::json EventOf(const spec::TimedAction& timed, int rank) {
   const bool pass = IsPass(timed.action.kind);

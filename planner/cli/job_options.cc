@@ -76,8 +76,8 @@ void AddChoices(CLI::App& command, JobOptions& options) {
           "--use-distributed-optimizer", [&options] { options.zero_stage = 1; },
           "The same as --zero-stage 1")
       ->group("Layout");
-  AddOptional(command, "--schedule", options.schedule, "gpipe|1f1b|interleaved")
-      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved"}))
+  AddOptional(command, "--schedule", options.schedule, "gpipe|1f1b|interleaved|zb-h1")
+      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zb-h1"}))
       ->group("Layout");
   command
       .add_option("--layers-per-virtual-stage", options.layers_per_virtual_stage,

@@ -107,7 +107,8 @@ TEST(MemoryTest, ALongScheduleHoldsWhatItsActionsHold) {
   job.training.global_batch_size = 96;
   for (const auto& [kind, v] :
        {std::pair(spec::ScheduleKind::kOneForwardOneBackward, 1),
-        std::pair(spec::ScheduleKind::kInterleaved, 2), std::pair(spec::ScheduleKind::kGPipe, 1)}) {
+        std::pair(spec::ScheduleKind::kInterleaved, 2), std::pair(spec::ScheduleKind::kGPipe, 1),
+        std::pair(spec::ScheduleKind::kZeroBubbleH1, 1)}) {
     spec::ParallelSpec parallel;
     parallel.pipeline_parallel_size = 4;
     parallel.virtual_pipeline_size = v;
@@ -126,6 +127,29 @@ TEST(MemoryTest, ALongScheduleHoldsWhatItsActionsHold) {
           << ToString(kind) << " stage " << stage;
     }
   }
+}
+
+// Qi et al. 2023, arXiv:2401.10241, Table 1: what waits for the weight gradients takes 32 sbh.
+TEST(MemoryTest, WeightPassesWaitWithThePublishedBytes) {
+  const Job job = RoundJob(4);
+  spec::ParallelSpec parallel;
+  parallel.schedule = spec::ScheduleKind::kZeroBubbleH1;
+  const spec::LocalShape shape = spec::MakeLocalShape(job.model, job.training, parallel);
+  EXPECT_EQ(spec::LayerWeightOperandBytes(job.model, job.training, parallel, {}, shape),
+            32 * 1024 * 1024);
+}
+
+// The third of four stages keeps two micro-batches and the operands of two that wait.
+TEST(MemoryTest, AStageHoldsTheOperandsOfWeightPassesPutOff) {
+  const Job job = RoundJob(4);
+  spec::ParallelSpec parallel;
+  parallel.pipeline_parallel_size = 4;
+  parallel.schedule = spec::ScheduleKind::kZeroBubbleH1;
+  const spec::StageMemory memory = Memory(job, parallel)[2];  // two layers, neither end
+  const int64_t saved = spec::ActivationBytesOf(job.model, job.training, parallel,
+                                                spec::PartitionStages(job.model, parallel)[2])
+                            .saved_bytes;
+  EXPECT_EQ(memory.activations_bytes, 2 * saved + 2 * (2 * 32 * 1024 * 1024));
 }
 
 // Megatron-LM's distributed optimizer: 6 + 12 / d bytes a parameter in 16-bit training.

@@ -42,6 +42,8 @@ PipelineSchedule MakeSchedule(const Shape& shape) {
       return spec::MakeOneForwardOneBackward(shape.num_stages, shape.num_microbatches);
     case ScheduleKind::kInterleaved:
       return spec::MakeInterleaved(shape.num_stages, shape.num_chunks, shape.num_microbatches);
+    case ScheduleKind::kZeroBubbleH1:
+      return spec::MakeZeroBubbleH1(shape.num_stages, shape.num_microbatches);
   }
   throw std::logic_error("unknown schedule");
 }
@@ -95,6 +97,34 @@ TEST(PipelineSimulatorTest, InterleavingDividesTheBubbleByTheNumberOfChunks) {
       }
     }
   }
+}
+
+// Qi et al. 2023, Table 2: a bubble of (p - 1) (f + b - w), b and w the parts of the backward pass
+// for inputs and for weights, where w is at most f; from p micro-batches on.
+TEST(PipelineSimulatorTest, ZeroBubbleH1HasThePublishedBubble) {
+  for (const auto& [f, b, w] : {std::tuple(1.0, 1.0, 1.0), std::tuple(1.0, 1.25, 0.75),
+                                std::tuple(1.0, 1.5, 1.0), std::tuple(2.0, 2.0, 1.0)}) {
+    for (const int p : {1, 2, 4, 8}) {
+      for (const int m : {p, p + 3, 2 * p, 5 * p, 200}) {
+        PipelineCosts costs = UniformCosts(p, f, b);
+        costs.backward_weight_s.assign(p, w);
+        ExpectMakespan({ScheduleKind::kZeroBubbleH1, p, 1, m}, costs,
+                       m * (f + b + w) + (p - 1) * (f + b - w));
+      }
+    }
+  }
+}
+
+// Played by hand, p = 2, m = 2, f = 1, b = 2, w = 1: stage 0 F0 F1 to 2, stage 1 F0 I0 to 4, so
+// stage 0 runs I0 to 6 and W0 to 7; stage 1 F1 I1 to 7, W0 W1 to 9; stage 0 I1 to 9, W1 to 10.
+TEST(PipelineSimulatorTest, ZeroBubbleH1AsCountedByHand) {
+  PipelineCosts costs = UniformCosts(2, 1, 2);
+  costs.backward_weight_s = {1, 1};
+  const Shape shape{ScheduleKind::kZeroBubbleH1, 2, 1, 2};
+  ExpectMakespan(shape, costs, 10);
+  const PipelineTime fast = FastPipelineTime(shape.kind, 2, 1, 2, costs);
+  EXPECT_DOUBLE_EQ(fast.stage_end_s[0], 10);
+  EXPECT_DOUBLE_EQ(fast.stage_end_s[1], 9);
 }
 
 // Played by hand: stage 0 computes until 1, its message leaves at 1.1 and lands at 1.6; stage 1
@@ -167,7 +197,7 @@ TEST(PipelineSimulatorTest, SlowLinksLimitThePace) {
 }
 
 Shape RandomShape(std::mt19937& random) {
-  const auto kind = static_cast<ScheduleKind>(random() % 3);
+  const auto kind = static_cast<ScheduleKind>(random() % 4);
   if (kind == ScheduleKind::kInterleaved) {
     const int p = 2 + static_cast<int>(random() % 7);
     return {kind, p, 2 + static_cast<int>(random() % 3), p * (1 + static_cast<int>(random() % 24))};
@@ -176,7 +206,8 @@ Shape RandomShape(std::mt19937& random) {
 }
 
 // Uneven stages; half of the time with many ties, where several loops set the same pace.
-PipelineCosts RandomCosts(int num_virtual_stages, std::mt19937& random) {
+PipelineCosts RandomCosts(const Shape& shape, std::mt19937& random) {
+  const int num_virtual_stages = shape.num_stages * shape.num_chunks;
   std::uniform_real_distribution<double> uniform(0.0, 1.0);
   const bool has_ties = random() % 2 == 0;
   const auto draw = [&](double scale_s) {
@@ -188,6 +219,7 @@ PipelineCosts RandomCosts(int num_virtual_stages, std::mt19937& random) {
   for (int v = 0; v < num_virtual_stages; ++v) {
     costs.forward_s.push_back(draw(1));
     costs.backward_s.push_back(draw(2));
+    if (shape.kind == ScheduleKind::kZeroBubbleH1) costs.backward_weight_s.push_back(draw(1));
     if (v == 0) continue;
     costs.forward_transfer_s.push_back(draw(transfer_scale_s));
     costs.backward_transfer_s.push_back(draw(transfer_scale_s));
@@ -201,7 +233,7 @@ TEST(FastPipelineTimeTest, EqualsTheFullSimulation) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 2000; ++trial) {
     const Shape shape = RandomShape(random);
-    const PipelineCosts costs = RandomCosts(shape.num_stages * shape.num_chunks, random);
+    const PipelineCosts costs = RandomCosts(shape, random);
     spec::PipelineTimeline timeline;
     const PipelineResult full = SimulatePipeline(MakeSchedule(shape), costs, &timeline);
     const PipelineTime fast = FastPipelineTime(shape.kind, shape.num_stages, shape.num_chunks,
@@ -234,7 +266,7 @@ TEST(PipelineSimulatorTest, EveryStageAccountsForTheWholeMakespan) {
   std::mt19937 random(13);
   for (int trial = 0; trial < 300; ++trial) {
     const Shape shape = RandomShape(random);
-    const PipelineCosts costs = RandomCosts(shape.num_stages * shape.num_chunks, random);
+    const PipelineCosts costs = RandomCosts(shape, random);
     const PipelineResult result = SimulatePipeline(MakeSchedule(shape), costs);
     for (const PipelineStageTime& stage : result.stages) {
       EXPECT_NEAR(stage.Total() / result.makespan_s, 1, 1e-12) << Describe(shape);
@@ -247,7 +279,7 @@ TEST(PipelineSimulatorTest, NothingGetsFasterByCostingMore) {
   std::mt19937 random(17);
   for (int trial = 0; trial < 300; ++trial) {
     const Shape shape = RandomShape(random);
-    const PipelineCosts costs = RandomCosts(shape.num_stages * shape.num_chunks, random);
+    const PipelineCosts costs = RandomCosts(shape, random);
     const double before_s = FastMakespan(shape, costs);
     PipelineCosts dearer = costs;
     std::vector<double>* const parts[] = {&dearer.forward_s, &dearer.backward_s,
@@ -266,7 +298,7 @@ TEST(PipelineSimulatorTest, TheTimelineHoldsTheScheduleInOrder) {
   for (int trial = 0; trial < 50; ++trial) {
     const Shape shape = RandomShape(random);
     const PipelineSchedule schedule = MakeSchedule(shape);
-    const PipelineCosts costs = RandomCosts(shape.num_stages * shape.num_chunks, random);
+    const PipelineCosts costs = RandomCosts(shape, random);
     spec::PipelineTimeline timeline;
     const PipelineResult result = SimulatePipeline(schedule, costs, &timeline);
     EXPECT_EQ(timeline.makespan_s, result.makespan_s);

@@ -30,6 +30,7 @@ std::vector<PipelineSchedule> ManySchedules() {
     for (const int m : {1, 2, 3, 4, 7, 8, 16, 33}) {
       schedules.push_back(MakeGPipe(p, m));
       schedules.push_back(MakeOneForwardOneBackward(p, m));
+      schedules.push_back(MakeZeroBubbleH1(p, m));
     }
   }
   for (int p = 2; p <= 8; ++p) {
@@ -73,6 +74,45 @@ TEST(PipelineScheduleTest, GPipeRunsAllForwardsFirst) {
   const PipelineSchedule schedule = MakeGPipe(3, 2);
   EXPECT_EQ(ToString(schedule.actions_by_stage[1]),
             "1RF0 1F0 1SF0 1RF1 1F1 1SF1 1RB0 1B0 1SB0 1RB1 1B1 1SB1");
+}
+
+// Qi et al. 2023, Fig. 2 (top): one forward, one backward, with the weight passes of stage s put
+// off by s micro-batches and the rest of them at the end.
+TEST(PipelineScheduleTest, ZeroBubbleH1FollowsTheFigure) {
+  const PipelineSchedule schedule = MakeZeroBubbleH1(4, 8);
+  EXPECT_EQ(Passes(schedule, 0),
+            "0F0 0F1 0F2 0F3 0I0 0W0 0F4 0I1 0W1 0F5 0I2 0W2 0F6 0I3 0W3 0F7 0I4 0W4 "
+            "0I5 0W5 0I6 0W6 0I7 0W7");
+  EXPECT_EQ(Passes(schedule, 3),
+            "3F0 3I0 3F1 3I1 3F2 3I2 3F3 3I3 3W0 3F4 3I4 3W1 3F5 3I5 3W2 3F6 3I6 3W3 3F7 3I7 3W4 "
+            "3W5 3W6 3W7");
+}
+
+// The gradient leaves before the weight pass, and the next activation is fetched after it.
+TEST(PipelineScheduleTest, ZeroBubbleH1SendsBeforeItsWeightPasses) {
+  const PipelineSchedule schedule = MakeZeroBubbleH1(2, 3);
+  EXPECT_EQ(ToString(schedule.actions_by_stage[0]),
+            "0F0 0SF0 0F1 [0SF1 0RB0] 0I0 0W0 0F2 [0SF2 0RB1] 0I1 0W1 0RB2 0I2 0W2");
+  EXPECT_EQ(ToString(schedule.actions_by_stage[1]),
+            "1RF0 1F0 1I0 1SB0 1RF1 1F1 1I1 1SB1 1W0 1RF2 1F2 1I2 1SB2 1W1 1W2");
+}
+
+// The same paper, section 2.2: every stage holds the p micro-batches that the first stage of 1F1B
+// holds, counting those that wait for their weight pass.
+TEST(PipelineScheduleTest, ZeroBubbleH1HoldsNoMoreMicrobatchesThanOneForwardOneBackward) {
+  for (const int p : {1, 2, 4, 8}) {
+    const PipelineSchedule schedule = MakeZeroBubbleH1(p, 3 * p);
+    for (int stage = 0; stage < p; ++stage) {
+      int held = 0;
+      int most = 0;
+      for (const Action& action : schedule.actions_by_stage[stage]) {
+        if (action.kind == ActionKind::kForward) most = std::max(most, ++held);
+        if (action.kind == ActionKind::kBackwardWeight) --held;
+      }
+      EXPECT_EQ(most, p) << "stage " << stage;
+      EXPECT_THAT(MaxInFlight(schedule, stage), ElementsAre(p - stage));
+    }
+  }
 }
 
 TEST(PipelineScheduleTest, OneStageTransfersNothing) {
@@ -132,7 +172,9 @@ TEST(PipelineScheduleTest, BackwardPassesAscendOnEveryVirtualStage) {
     std::vector<int> next(schedule.num_stages * schedule.num_chunks, 0);
     for (const auto& actions : schedule.actions_by_stage) {
       for (const Action& action : actions) {
-        if (action.kind != ActionKind::kBackward) continue;
+        const bool starts_backward =
+            action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+        if (!starts_backward) continue;
         EXPECT_EQ(action.microbatch, next[action.virtual_stage]++) << Describe(schedule);
       }
     }
@@ -194,6 +236,8 @@ TEST(PipelineScheduleTest, ALayoutChoosesItsGenerator) {
             MakeOneForwardOneBackward(2, 4).actions_by_stage);
   parallel.schedule = ScheduleKind::kGPipe;
   EXPECT_EQ(MakeSchedule(parallel, 4).actions_by_stage, MakeGPipe(2, 4).actions_by_stage);
+  parallel.schedule = ScheduleKind::kZeroBubbleH1;
+  EXPECT_EQ(MakeSchedule(parallel, 4).actions_by_stage, MakeZeroBubbleH1(2, 4).actions_by_stage);
   parallel.virtual_pipeline_size = 2;
   EXPECT_THROW(MakeSchedule(parallel, 4), base::ConfigError);
   parallel.schedule = ScheduleKind::kInterleaved;
@@ -234,6 +278,16 @@ TEST(ValidateScheduleTest, BackwardBeforeForwardIsNamed) {
   std::swap(*Find(schedule, 3, {ActionKind::kForward, 3, 1}),
             *Find(schedule, 3, {ActionKind::kBackward, 3, 1}));
   EXPECT_THAT(ValidateSchedule(schedule), ElementsAre("stage 3: 3B1 runs before 3F1"));
+}
+
+TEST(ValidateScheduleTest, HalvesOfABackwardPassInTheWrongOrderOrPlaceAreNamed) {
+  PipelineSchedule schedule = MakeZeroBubbleH1(2, 4);
+  std::swap(*Find(schedule, 0, {ActionKind::kBackwardWeight, 0, 1}),
+            *Find(schedule, 0, {ActionKind::kBackwardInput, 0, 1}));
+  EXPECT_THAT(ValidateSchedule(schedule), ElementsAre("stage 0: 0W1 runs before 0I1"));
+  schedule = MakeOneForwardOneBackward(2, 4);
+  schedule.actions_by_stage[0].push_back({ActionKind::kBackwardWeight, 0, 1});
+  EXPECT_THAT(ValidateSchedule(schedule), ElementsAre("stage 0: 0W1 is no pass of the schedule"));
 }
 
 TEST(ValidateScheduleTest, AReceiveAfterItsUseIsNamed) {
