@@ -58,6 +58,8 @@ RowResult PriceRow(const Measurement& measurement, JobMaker& jobs) {
   MeasuredJob measured = jobs.Make(measurement);
   result.skipped = measured.skipped;
   if (!result.skipped.empty()) return result;
+  result.cluster = measured.job.cluster.name;
+  result.runtime = measured.job.runtime.name;
   cost_model::JobCosts costs(std::move(measured.job));
   std::optional<cost_model::StepPrice> best;
   for (const LayoutChoice& choice : measured.choices) {

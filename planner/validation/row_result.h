@@ -13,6 +13,8 @@ namespace tessera::planner {
 struct RowResult {
   Measurement measurement;
   std::string skipped;  // why there is no prediction; "": there is one
+  std::string cluster;  // names of what it was priced with
+  std::string runtime;
   spec::ParallelSpec parallel;
   std::vector<std::string> assumed;  // fields that the row leaves out, as chosen
   spec::StepReport report;

@@ -12,9 +12,9 @@ using ::testing::HasSubstr;
 TEST(HelpTest, EveryCommandShowsExamplesOfItself) {
   const TemporaryFolder folder;
   for (const std::string command :
-       {"plan", "estimate", "config", "config list", "config show", "config import", "train",
-        "profile", "data", "data build", "data inspect", "checkpoint", "checkpoint inspect",
-        "checkpoint verify", "checkpoint convert"}) {
+       {"plan", "estimate", "validate", "config", "config list", "config show", "config import",
+        "train", "profile", "data", "data build", "data inspect", "checkpoint",
+        "checkpoint inspect", "checkpoint verify", "checkpoint convert"}) {
     const std::string help = RunWell(command + " --help", folder);
     const size_t examples = help.find("Examples:");
     ASSERT_NE(examples, std::string::npos) << command;
@@ -27,15 +27,16 @@ TEST(HelpTest, TheFrontDoorNamesEveryCommand) {
   const TemporaryFolder folder;
   const std::string help = RunWell("--help", folder);
   for (const char* command :
-       {"plan", "estimate", "config", "train", "profile", "data", "checkpoint"}) {
+       {"plan", "estimate", "validate", "config", "train", "profile", "data", "checkpoint"}) {
     EXPECT_THAT(help, ::testing::ContainsRegex("\n  " + std::string(command) + " +[A-Z]"));
   }
 }
 
 TEST(HelpTest, CommandsThatPrintResultsTakeFormatAndQuiet) {
   const TemporaryFolder folder;
-  for (const std::string command : {"plan", "estimate", "train", "profile", "data build",
-                                    "data inspect", "checkpoint inspect", "checkpoint verify"}) {
+  for (const std::string command :
+       {"plan", "estimate", "validate", "train", "profile", "data build", "data inspect",
+        "checkpoint inspect", "checkpoint verify"}) {
     const std::string help = RunWell(command + " --help", folder);
     EXPECT_THAT(help, HasSubstr("--format")) << command;
     EXPECT_THAT(help, HasSubstr("--quiet")) << command;
