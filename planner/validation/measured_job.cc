@@ -29,6 +29,7 @@ std::optional<spec::Precision> PrecisionOf(const std::string& text) {
 spec::ScheduleKind ScheduleOf(const MeasuredLayout& row) {
   if (row.virtual_pipeline_size.value_or(1) > 1) return spec::ScheduleKind::kInterleaved;
   if (Contains(row.schedule, "gpipe")) return spec::ScheduleKind::kGPipe;
+  if (Contains(row.schedule, "zb-h1")) return spec::ScheduleKind::kZeroBubbleH1;
   return spec::ScheduleKind::kOneForwardOneBackward;
 }
 
