@@ -46,11 +46,12 @@ std::optional<BestPractice> PriceBestPractice(const Request& request, cost_model
     by_table.pins.virtual_pipeline_size.reset();
     by_table.pins.schedule.reset();
   }
-  SearchResult found = Search(by_table, costs);
+  SearchResult found = SearchBest(by_table, costs);
   if (!found.rows.empty()) {
     practice.layout = std::move(found.rows.front());
     return practice;
   }
+  // Of the axes that the table leaves alone.
   for (const Rejection& rejection : found.rejections) {
     // A layout that only lacks memory came furthest: its reason counts first.
     const bool is_memory = rejection.constraint == cost_model::kDeviceMemory;

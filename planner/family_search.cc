@@ -1,0 +1,198 @@
+#include "planner/family_search.h"
+
+#include <algorithm>
+
+#include "cost_model/memory.h"
+
+namespace tessera::planner {
+namespace {
+
+int MostLayersOfAStage(const spec::ModelSpec& model, const spec::ParallelSpec& layout) {
+  const std::vector<int>& layers = layout.layers_per_virtual_stage;
+  if (!layers.empty()) return *std::max_element(layers.begin(), layers.end());
+  const int num_stages = layout.pipeline_parallel_size * layout.virtual_pipeline_size;
+  return (model.num_layers + num_stages - 1) / num_stages;
+}
+
+}  // namespace
+
+void SearchCounts::Reject(const spec::Violation& violation, int64_t num_layouts) {
+  Rejection& rejection = rejections_[violation.constraint];
+  rejection.num_layouts += num_layouts;
+  if (rejection.example.constraint.empty()) rejection.example = violation;
+}
+
+SearchResult SearchCounts::TakeResult() {
+  SearchResult result;
+  result.num_priced = num_priced;
+  result.num_pruned = num_pruned;
+  result.num_layouts = num_priced + num_pruned;
+  for (auto& [constraint, rejection] : rejections_) {
+    result.num_layouts += rejection.num_layouts;
+    rejection.constraint = constraint;
+    result.rejections.push_back(std::move(rejection));
+  }
+  std::stable_sort(result.rejections.begin(), result.rejections.end(),
+                   [](const auto& a, const auto& b) { return a.num_layouts > b.num_layouts; });
+  return result;
+}
+
+void FamilySearch::Evaluate(const spec::ParallelSpec& mesh, const Family& family) {
+  spec::ParallelSpec layout = mesh;
+  Apply(family.choice, request_, layout);
+  recomputes_some_ = family.choice.recompute == RecomputeChoice::kSome;
+  const std::vector<Finish> finishes = FinishesOf(request_, mesh);
+  const int64_t num_partitions =
+      family.num_layouts / static_cast<int64_t>(finishes.size());
+  int64_t order = family.order;
+  for (const Finish& finish : finishes) {
+    layout.zero_stage = finish.zero_stage;
+    layout.overlap_param_gather = finish.overlap_param_gather;
+    EvaluateFinish(family, layout, order);
+    order += num_partitions;
+  }
+}
+
+const std::vector<std::vector<int>>& FamilySearch::Partitions(int num_virtual_stages) {
+  std::vector<std::vector<int>>& known = partitions_[num_virtual_stages];
+  if (known.empty()) known = PartitionsOf(request_, num_virtual_stages);
+  return known;
+}
+
+void FamilySearch::EvaluateFinish(const Family& family, const spec::ParallelSpec& layout,
+                                  int64_t order) {
+  candidates_.clear();
+  const int num_stages = layout.pipeline_parallel_size * layout.virtual_pipeline_size;
+  spec::ParallelSpec partitioned = layout;
+  for (const std::vector<int>& layers : Partitions(num_stages)) {
+    partitioned.layers_per_virtual_stage = layers;
+    AddCandidate(family, partitioned);
+  }
+  PriceBest(order);
+}
+
+void FamilySearch::AddCandidate(const Family& family, const spec::ParallelSpec& layout) {
+  spec::ParallelSpec candidate = layout;
+  if (auto violation = FindRuleViolation(request_, candidate)) {
+    counts_.Reject(*violation, 1);
+    return;
+  }
+  if (recomputes_some_) {
+    if (!SetFewestRecomputed(candidate)) return;
+  } else {
+    SetRecompute(request_, family.choice.recompute, 0, candidate);
+  }
+  const cost_model::FastPrice price = cost_model::PriceStepFast(costs_, candidate);
+  const double needed_bytes = ExactNeededBound(costs_, candidate, price);
+  if (needed_bytes > AvailableBytes()) {
+    RejectForMemory(candidate, needed_bytes);
+    return;
+  }
+  candidates_.push_back({std::move(candidate), ExactTimeBound(costs_, price)});
+}
+
+bool FamilySearch::MayFit(const spec::ParallelSpec& layout) {
+  const cost_model::FastPrice price = cost_model::PriceStepFast(costs_, layout);
+  return ExactNeededBound(costs_, layout, price) <= AvailableBytes();
+}
+
+bool FamilySearch::SetFewestRecomputed(spec::ParallelSpec& layout) {
+  const int most = MostLayersOfAStage(request_.job.model, layout);
+  layout.recompute = spec::Recompute::kNone;
+  if (most < 2 || MayFit(layout)) {
+    ++counts_.num_pruned;  // nothing needs recomputing: another family has that layout
+    return false;
+  }
+  SetRecompute(request_, RecomputeChoice::kSome, most - 1, layout);
+  if (!MayFit(layout)) {
+    const cost_model::FastPrice price = cost_model::PriceStepFast(costs_, layout);
+    RejectForMemory(layout, ExactNeededBound(costs_, layout, price));
+    return false;
+  }
+  int too_few = 0;
+  int enough = most - 1;
+  while (enough - too_few > 1) {
+    const int middle = (too_few + enough) / 2;
+    SetRecompute(request_, RecomputeChoice::kSome, middle, layout);
+    (MayFit(layout) ? enough : too_few) = middle;
+  }
+  SetRecompute(request_, RecomputeChoice::kSome, enough, layout);
+  if (request_.job.runtime.per_stage_recompute) ReduceByStage(layout);
+  return true;
+}
+
+void FamilySearch::ReduceByStage(spec::ParallelSpec& layout) {
+  // A stage's memory depends on its own layers alone, so each is reduced by itself.
+  std::vector<int>& recomputed = layout.recomputed_layers_per_virtual_stage;
+  for (int& count : recomputed) {
+    int too_few = -1;
+    int enough = count;
+    while (enough - too_few > 1) {
+      count = (too_few + enough) / 2;
+      (MayFit(layout) ? enough : too_few) = count;
+    }
+    count = enough;
+  }
+}
+
+void FamilySearch::PriceBest(int64_t order) {
+  std::stable_sort(candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) {
+    return a.step_time_s < b.step_time_s;
+  });
+  // Where memory decides, each partition counts; else the fastest stands for all.
+  const bool keeps_all = request_.objective == Objective::kMemory;
+  constexpr double kRounding = 1e-8;
+  std::optional<RankedLayout> best;
+  for (const Candidate& candidate : candidates_) {
+    const bool is_beaten =
+        best && candidate.step_time_s > best->report.step_time_s * (1 - kRounding);
+    if (is_beaten || candidate.step_time_s > ranking_.LongestStep()) {
+      ++counts_.num_priced;
+      continue;
+    }
+    std::optional<RankedLayout> priced = PriceExactly(candidate.layout);
+    if (!priced) continue;
+    if (keeps_all) {
+      ranking_.Add(*std::move(priced), order);
+    } else if (!best || priced->report.step_time_s < best->report.step_time_s) {
+      best = std::move(priced);
+    }
+  }
+  if (best) ranking_.Add(*std::move(best), order);
+}
+
+std::optional<RankedLayout> FamilySearch::PriceExactly(spec::ParallelSpec layout) {
+  cost_model::StepPrice price = cost_model::PriceStep(costs_, layout);
+  const int most = MostLayersOfAStage(request_.job.model, layout);
+  while (!price.violations.empty() && recomputes_some_) {
+    // The bound was too hopeful: one layer more on every stage.
+    const std::vector<int>& recomputed = layout.recomputed_layers_per_virtual_stage;
+    const int next = 1 + *std::max_element(recomputed.begin(), recomputed.end());
+    if (next >= most) break;
+    SetRecompute(request_, RecomputeChoice::kSome, next, layout);
+    price = cost_model::PriceStep(costs_, layout);
+  }
+  if (!price.violations.empty()) {
+    counts_.Reject(price.violations.front(), 1);
+    return std::nullopt;
+  }
+  ++counts_.num_priced;
+  return RankedLayout{std::move(layout), std::move(price.report)};
+}
+
+void FamilySearch::RejectForMemory(const spec::ParallelSpec& layout, double needed_bytes) {
+  ++num_without_memory_;
+  if (nearest_ && needed_bytes >= nearest_needed_bytes_) return;
+  nearest_ = layout;
+  nearest_needed_bytes_ = needed_bytes;
+}
+
+void FamilySearch::PriceNearest() {
+  if (!nearest_) return;
+  const cost_model::StepPrice price = cost_model::PriceStep(costs_, *nearest_);
+  spec::Violation violation{.constraint = cost_model::kDeviceMemory};
+  if (!price.violations.empty()) violation = price.violations.front();
+  counts_.Reject(violation, num_without_memory_);
+}
+
+}  // namespace tessera::planner
