@@ -71,8 +71,8 @@ std::string BestPracticeText(const BestPractice& practice) {
 
 std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
                         const std::optional<BestPractice>& best_practice) {
-  TextTable table({"#", "tp", "pp", "vpp", "dp", "cp", "ep", "mbs", "sp", "recompute", "zero", "schedule",
-                   "step", "tokens/s", "MFU", "memory"});
+  TextTable table({"#", "tp", "pp", "vpp", "dp", "cp", "ep", "mbs", "sp", "recompute", "zero",
+                   "schedule", "step", "tokens/s", "MFU", "memory"});
   const size_t num_shown = std::min(rows.size(), static_cast<size_t>(num_rows));
   for (size_t i = 0; i < num_shown; ++i) table.AddRow(RankingRow(std::to_string(i + 1), rows[i]));
   if (!best_practice) return table.ToString(2);

@@ -28,8 +28,7 @@ std::string LeadText(const RankedLayout& chosen, const RankedLayout& other) {
 }
 
 bool IsTie(const Request& request, const RankedLayout& chosen, const RankedLayout& other) {
-  return other.report.step_time_s <=
-         chosen.report.step_time_s * (1 + request.error_band.share);
+  return other.report.step_time_s <= chosen.report.step_time_s * (1 + request.error_band.share);
 }
 
 std::string ChoiceText(const RankedLayout& chosen) {
@@ -42,10 +41,9 @@ std::string ChoiceText(const RankedLayout& chosen) {
 std::string RunnerUpText(const SearchResult& search) {
   const std::vector<RankedLayout>& rows = search.rows;
   const RankedLayout& chosen = rows.front();
-  const auto other =
-      std::find_if(search.meshes.begin(), search.meshes.end(), [&](const RankedLayout& mesh) {
-        return !IsSameMesh(mesh.parallel, chosen.parallel);
-      });
+  const auto other = std::find_if(
+      search.meshes.begin(), search.meshes.end(),
+      [&](const RankedLayout& mesh) { return !IsSameMesh(mesh.parallel, chosen.parallel); });
   if (other != search.meshes.end()) {
     return Concat("Why this mesh: the best other one, ", LayoutText(other->parallel), ", takes ",
                   FormatSeconds(other->report.step_time_s), " (", LeadText(chosen, *other),
@@ -109,11 +107,11 @@ std::string TieText(const Request& request, const SearchResult& search) {
       [](const auto& a, const auto& b) { return a.report.peak_bytes < b.report.peak_bytes; });
   const bool are_all = num_ties + 1 == rows.size() && search.num_pruned > 0;
   return Concat("Ties: the next ", FormatPlural(static_cast<int64_t>(num_ties), "row"),
-                are_all ? ", and maybe more that were pruned," : "",
-                num_ties == 1 ? " is" : " are", " within ",
-                FormatPercent(request.error_band.share), " of the choice, the error to expect of ",
-                "an estimate (", request.error_band.source, "); among them, ",
-                LayoutText(leanest->parallel), " takes the least memory, ",
+                are_all ? ", and maybe more that were pruned," : "", num_ties == 1 ? " is" : " are",
+                " within ", FormatPercent(request.error_band.share),
+                " of the choice, the error to expect of ", "an estimate (",
+                request.error_band.source, "); among them, ", LayoutText(leanest->parallel),
+                " takes the least memory, ",
                 FormatBytes(static_cast<double>(leanest->report.peak_bytes)), ".");
 }
 

@@ -1,6 +1,8 @@
 #include "planner/family_search.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "cost_model/memory.h"
 
@@ -37,19 +39,21 @@ SearchResult SearchCounts::TakeResult() {
   return result;
 }
 
-void FamilySearch::Evaluate(const spec::ParallelSpec& mesh, const Family& family) {
+void FamilySearch::Expand(const spec::ParallelSpec& mesh, const Family& family) {
   spec::ParallelSpec layout = mesh;
   Apply(family.choice, request_, layout);
-  recomputes_some_ = family.choice.recompute == RecomputeChoice::kSome;
-  const std::vector<Finish> finishes = FinishesOf(request_, mesh);
-  const int64_t num_partitions =
-      family.num_layouts / static_cast<int64_t>(finishes.size());
+  const auto& partitions = Partitions(layout.pipeline_parallel_size * layout.virtual_pipeline_size);
+  // Where memory decides, each partition counts; else the fastest stands for all.
+  const bool keeps_all = request_.objective == Objective::kMemory;
   int64_t order = family.order;
-  for (const Finish& finish : finishes) {
+  for (const Finish& finish : FinishesOf(request_, mesh)) {
     layout.zero_stage = finish.zero_stage;
     layout.overlap_param_gather = finish.overlap_param_gather;
-    EvaluateFinish(family, layout, order);
-    order += num_partitions;
+    for (size_t i = 0; i < partitions.size(); ++i) {
+      layout.layers_per_virtual_stage = partitions[i];
+      AddCandidate(family, layout, order + (keeps_all ? static_cast<int64_t>(i) : 0));
+    }
+    order += static_cast<int64_t>(partitions.size());
   }
 }
 
@@ -59,25 +63,15 @@ const std::vector<std::vector<int>>& FamilySearch::Partitions(int num_virtual_st
   return known;
 }
 
-void FamilySearch::EvaluateFinish(const Family& family, const spec::ParallelSpec& layout,
-                                  int64_t order) {
-  candidates_.clear();
-  const int num_stages = layout.pipeline_parallel_size * layout.virtual_pipeline_size;
-  spec::ParallelSpec partitioned = layout;
-  for (const std::vector<int>& layers : Partitions(num_stages)) {
-    partitioned.layers_per_virtual_stage = layers;
-    AddCandidate(family, partitioned);
-  }
-  PriceBest(order);
-}
-
-void FamilySearch::AddCandidate(const Family& family, const spec::ParallelSpec& layout) {
+void FamilySearch::AddCandidate(const Family& family, const spec::ParallelSpec& layout,
+                                int64_t order) {
   spec::ParallelSpec candidate = layout;
   if (auto violation = FindRuleViolation(request_, candidate)) {
     counts_.Reject(*violation, 1);
     return;
   }
-  if (recomputes_some_) {
+  const bool recomputes_some = family.choice.recompute == RecomputeChoice::kSome;
+  if (recomputes_some) {
     if (!SetFewestRecomputed(candidate)) return;
   } else {
     SetRecompute(request_, family.choice.recompute, 0, candidate);
@@ -88,7 +82,10 @@ void FamilySearch::AddCandidate(const Family& family, const spec::ParallelSpec& 
     RejectForMemory(candidate, needed_bytes);
     return;
   }
-  candidates_.push_back({std::move(candidate), ExactTimeBound(costs_, price)});
+  candidates_.push({.layout = std::move(candidate),
+                    .bound_s = ExactTimeBound(costs_, price),
+                    .order = order,
+                    .recomputes_some = recomputes_some});
 }
 
 bool FamilySearch::MayFit(const spec::ParallelSpec& layout) {
@@ -135,36 +132,33 @@ void FamilySearch::ReduceByStage(spec::ParallelSpec& layout) {
   }
 }
 
-void FamilySearch::PriceBest(int64_t order) {
-  std::stable_sort(candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) {
-    return a.step_time_s < b.step_time_s;
-  });
-  // Where memory decides, each partition counts; else the fastest stands for all.
-  const bool keeps_all = request_.objective == Objective::kMemory;
-  constexpr double kRounding = 1e-8;
-  std::optional<RankedLayout> best;
-  for (const Candidate& candidate : candidates_) {
-    const bool is_beaten =
-        best && candidate.step_time_s > best->report.step_time_s * (1 - kRounding);
-    if (is_beaten || candidate.step_time_s > ranking_.LongestStep()) {
-      ++counts_.num_priced;
-      continue;
-    }
-    std::optional<RankedLayout> priced = PriceExactly(candidate.layout);
-    if (!priced) continue;
-    if (keeps_all) {
-      ranking_.Add(*std::move(priced), order);
-    } else if (!best || priced->report.step_time_s < best->report.step_time_s) {
-      best = std::move(priced);
-    }
-  }
-  if (best) ranking_.Add(*std::move(best), order);
+double FamilySearch::NextBound() const {
+  return candidates_.empty() ? std::numeric_limits<double>::infinity() : candidates_.top().bound_s;
 }
 
-std::optional<RankedLayout> FamilySearch::PriceExactly(spec::ParallelSpec layout) {
+void FamilySearch::PriceNext() {
+  constexpr double kRounding = 1e-8;
+  Candidate candidate = candidates_.top();
+  candidates_.pop();
+  const auto known = best_s_.find(candidate.order);
+  if (known != best_s_.end() && candidate.bound_s > known->second * (1 - kRounding)) {
+    ++counts_.num_priced;  // another partition of the same layout is as fast
+    return;
+  }
+  std::optional<RankedLayout> priced = PriceExactly(std::move(candidate));
+  if (!priced) return;
+  const double step_time_s = priced->report.step_time_s;
+  if (known == best_s_.end() || step_time_s < known->second) {
+    best_s_[candidate.order] = step_time_s;
+    ranking_.Add(*std::move(priced), candidate.order);
+  }
+}
+
+std::optional<RankedLayout> FamilySearch::PriceExactly(Candidate candidate) {
+  spec::ParallelSpec& layout = candidate.layout;
   cost_model::StepPrice price = cost_model::PriceStep(costs_, layout);
   const int most = MostLayersOfAStage(request_.job.model, layout);
-  while (!price.violations.empty() && recomputes_some_) {
+  while (!price.violations.empty() && candidate.recomputes_some) {
     // The bound was too hopeful: one layer more on every stage.
     const std::vector<int>& recomputed = layout.recomputed_layers_per_virtual_stage;
     const int next = 1 + *std::max_element(recomputed.begin(), recomputed.end());
@@ -187,7 +181,8 @@ void FamilySearch::RejectForMemory(const spec::ParallelSpec& layout, double need
   nearest_needed_bytes_ = needed_bytes;
 }
 
-void FamilySearch::PriceNearest() {
+void FamilySearch::Finish() {
+  counts_.num_priced += static_cast<int64_t>(candidates_.size());
   if (!nearest_) return;
   const cost_model::StepPrice price = cost_model::PriceStep(costs_, *nearest_);
   spec::Violation violation{.constraint = cost_model::kDeviceMemory};

@@ -1,8 +1,10 @@
-// The part of a search within one family: layouts that differ in how a step ends, in the layers of
+// The part of a search below its families: layouts that differ in how a step ends, in the layers of
 // their stages, and, where only some layers are recomputed, in which.
 #pragma once
 
 #include <map>
+#include <optional>
+#include <queue>
 #include <string>
 #include <vector>
 
@@ -32,37 +34,50 @@ class SearchCounts {
   std::map<std::string, Rejection> rejections_;
 };
 
+// Best first: families are expanded into candidates, candidates priced exactly in the order of
+// their bounds.
 class FamilySearch {
  public:
   FamilySearch(const Request& request, cost_model::JobCosts& costs, Ranking& ranking,
                SearchCounts& counts)
       : request_(request), costs_(costs), ranking_(ranking), counts_(counts) {}
 
-  // Prices the layouts of a family as far as they may change the ranking, and adds those that do.
-  void Evaluate(const spec::ParallelSpec& mesh, const Family& family);
+  // Gives every layout of a family its closed-form price and makes those that may fit candidates.
+  void Expand(const spec::ParallelSpec& mesh, const Family& family);
+
+  // What no candidate can be faster than; infinite without candidates.
+  double NextBound() const;
+  // Prices the most promising candidate exactly and adds it to the ranking if it fits. REQUIRES:
+  // there is one.
+  void PriceNext();
 
   // PartitionsOf, worked out once.
   const std::vector<std::vector<int>>& Partitions(int num_virtual_stages);
 
-  // Of the layouts that lack memory, the one that lacks least: its exact price tells how much.
-  void PriceNearest();
+  // Counts the candidates left. Of the layouts that lack memory, the exact price of the one that
+  // lacks least tells how much.
+  void Finish();
 
  private:
   struct Candidate {
     spec::ParallelSpec layout;
-    double step_time_s = 0;
+    double bound_s = 0;
+    int64_t order = 0;  // the same for partitions of one layout
+    bool recomputes_some = false;
+  };
+  struct IsWorse {
+    bool operator()(const Candidate& a, const Candidate& b) const {
+      return a.bound_s != b.bound_s ? a.bound_s > b.bound_s : a.order > b.order;
+    }
   };
 
-  void EvaluateFinish(const Family& family, const spec::ParallelSpec& layout, int64_t order);
-  // The layout's fast price, unless it breaks a rule or surely lacks memory: then it is counted.
-  void AddCandidate(const Family& family, const spec::ParallelSpec& layout);
+  void AddCandidate(const Family& family, const spec::ParallelSpec& layout, int64_t order);
   // Recomputes the fewest layers that may fit. False where that is none or all of them.
   bool SetFewestRecomputed(spec::ParallelSpec& layout);
   void ReduceByStage(spec::ParallelSpec& layout);
   bool MayFit(const spec::ParallelSpec& layout);
-  void PriceBest(int64_t order);
   // Counts the layout; no value where it does not fit.
-  std::optional<RankedLayout> PriceExactly(spec::ParallelSpec layout);
+  std::optional<RankedLayout> PriceExactly(Candidate candidate);
   void RejectForMemory(const spec::ParallelSpec& layout, double needed_bytes);
   double AvailableBytes() const {
     return static_cast<double>(request_.job.cluster.device.memory_bytes);
@@ -72,8 +87,8 @@ class FamilySearch {
   cost_model::JobCosts& costs_;
   Ranking& ranking_;
   SearchCounts& counts_;
-  std::vector<Candidate> candidates_;  // of the finish at hand
-  bool recomputes_some_ = false;
+  std::priority_queue<Candidate, std::vector<Candidate>, IsWorse> candidates_;
+  std::map<int64_t, double> best_s_;  // exact, by order
   std::map<int, std::vector<std::vector<int>>> partitions_;
   std::optional<spec::ParallelSpec> nearest_;
   double nearest_needed_bytes_ = 0;

@@ -11,9 +11,9 @@ constexpr double kMeshMargin = 0.25;
 constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 
 std::array<int, 6> MeshOf(const spec::ParallelSpec& parallel) {
-  return {parallel.tensor_parallel_size,  parallel.pipeline_parallel_size,
-          parallel.data_parallel_size,    parallel.context_parallel_size,
-          parallel.expert_parallel_size,  parallel.expert_tensor_parallel_size};
+  return {parallel.tensor_parallel_size, parallel.pipeline_parallel_size,
+          parallel.data_parallel_size,   parallel.context_parallel_size,
+          parallel.expert_parallel_size, parallel.expert_tensor_parallel_size};
 }
 
 template <typename Entries>
@@ -44,6 +44,7 @@ double Ranking::LongestStep() const {
 void Ranking::Add(RankedLayout layout, int64_t order) {
   const Entry entry{std::move(layout), order};
   AddToMeshes(entry);
+  std::erase_if(rows_, [&](const Entry& row) { return row.order == order; });
   rows_.insert(std::upper_bound(rows_.begin(), rows_.end(), entry, IsFaster), entry);
   if (request_.objective == Objective::kMemory) {
     const double longest_s = LongestStep();

@@ -16,7 +16,8 @@ class Ranking {
   // A layout that takes longer changes nothing.
   double LongestStep() const;
 
-  // `order` is the place of the layout in the space: of equals, the earlier is the better.
+  // `order` is the place of the layout in the space: of equals, the earlier is the better. Takes
+  // the place of a row of the same order.
   void Add(RankedLayout layout, int64_t order);
 
   std::vector<RankedLayout> TakeRows();

@@ -49,12 +49,9 @@ ordered_json SearchToJson(const SearchResult& search, int num_rows) {
     if (static_cast<int>(rows.size()) == num_rows) break;
     rows.push_back(LayoutToJson(row.parallel, row.report, {}));
   }
-  return {{"num_layouts", search.num_layouts},
-          {"num_priced", search.num_priced},
-          {"num_pruned", search.num_pruned},
-          {"num_rejected", num_rejected},
-          {"rejections", std::move(rejections)},
-          {"rows", std::move(rows)}};
+  return {{"num_layouts", search.num_layouts},   {"num_priced", search.num_priced},
+          {"num_pruned", search.num_pruned},     {"num_rejected", num_rejected},
+          {"rejections", std::move(rejections)}, {"rows", std::move(rows)}};
 }
 
 ordered_json TiesToJson(const Request& request, const SearchResult& search) {
@@ -66,12 +63,10 @@ ordered_json TiesToJson(const Request& request, const SearchResult& search) {
 ordered_json SensitivitiesToJson(const std::vector<Sensitivity>& sensitivities) {
   ordered_json list = ordered_json::array();
   for (const Sensitivity& found : sensitivities) {
-    ordered_json entry = {{"quantity", found.quantity},
-                          {"unit", found.unit},
-                          {"value", found.value},
-                          {"direction", found.falls ? "falls below" : "rises above"},
-                          {"threshold", nullptr},
-                          {"then", nullptr}};
+    ordered_json entry = {
+        {"quantity", found.quantity}, {"unit", found.unit},
+        {"value", found.value},       {"direction", found.falls ? "falls below" : "rises above"},
+        {"threshold", nullptr},       {"then", nullptr}};
     if (found.threshold) entry["threshold"] = *found.threshold;
     if (found.successor) entry["then"] = spec::ParallelToJson(*found.successor);
     list.push_back(std::move(entry));

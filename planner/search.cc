@@ -1,6 +1,7 @@
 #include "planner/search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "cost_model/memory.h"
@@ -12,15 +13,22 @@ namespace {
 
 // Rules that a smaller or another choice within the mesh may keep.
 bool DependsOnChoices(const std::string& constraint) {
-  static constexpr const char* kConstraints[] = {
-      "microbatches % pp",      "sequence % tp",
-      "vpp needs interleaved",  "vpp needs pp > 1", "interleaved needs vpp > 1",
-      "target schedule",        "target overlap",   "target zero stage",
-      "target uneven stages",   "target context kind",
-      "recomputed layers entries"};
+  static constexpr const char* kConstraints[] = {"microbatches % pp",
+                                                 "sequence % tp",
+                                                 "vpp needs interleaved",
+                                                 "vpp needs pp > 1",
+                                                 "interleaved needs vpp > 1",
+                                                 "target schedule",
+                                                 "target overlap",
+                                                 "target zero stage",
+                                                 "target uneven stages",
+                                                 "target context kind",
+                                                 "recomputed layers entries"};
   return std::find(std::begin(kConstraints), std::end(kConstraints), constraint) !=
          std::end(kConstraints);
 }
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class Searcher {
  public:
@@ -33,17 +41,24 @@ class Searcher {
   SearchResult Run() {
     meshes_ = MeshesOf(request_);
     for (size_t i = 0; i < meshes_.size(); ++i) ListFamilies(i);
-    std::stable_sort(open_.begin(), open_.end(), [](const Family& a, const Family& b) {
-      return a.bound_s < b.bound_s;
-    });
-    for (const Family& family : open_) {
-      if (family.bound_s > ranking_.LongestStep()) {
-        counts_.num_pruned += family.num_layouts;
+    std::stable_sort(open_.begin(), open_.end(),
+                     [](const Family& a, const Family& b) { return a.bound_s < b.bound_s; });
+    size_t next = 0;
+    while (true) {
+      const bool has_family = next < open_.size();
+      const double family_s = has_family ? open_[next].bound_s : kNever;
+      const double candidate_s = families_.NextBound();
+      const double least_s = std::min(family_s, candidate_s);
+      if (least_s == kNever || least_s > ranking_.LongestStep()) break;
+      if (candidate_s < family_s) {
+        families_.PriceNext();
       } else {
-        families_.Evaluate(meshes_[family.mesh], family);
+        families_.Expand(meshes_[open_[next].mesh], open_[next]);
+        ++next;
       }
     }
-    families_.PriceNearest();
+    for (; next < open_.size(); ++next) counts_.num_pruned += open_[next].num_layouts;
+    families_.Finish();
     SearchResult result = counts_.TakeResult();
     result.rows = ranking_.TakeRows();
     result.meshes = ranking_.TakeMeshes();
@@ -76,8 +91,8 @@ class Searcher {
     bool is_first = true;
     ForEachFamily(choices, [&](const FamilyChoice& choice) {
       Family family{.choice = choice, .mesh = mesh, .order = order_};
-      family.num_layouts = static_cast<int64_t>(choices.finishes.size()) *
-                           partitions[choice.chunking.num_chunks];
+      family.num_layouts =
+          static_cast<int64_t>(choices.finishes.size()) * partitions[choice.chunking.num_chunks];
       order_ += family.num_layouts;
       Apply(choice, request_, layout);
       // Rules do not look at what is recomputed.

@@ -25,8 +25,8 @@ struct SearchResult {
   // The best, exactly priced, best first. Of layouts that differ only in the layers of their stages
   // the best one stands for all.
   std::vector<RankedLayout> rows;
-  // The best layout of each of the fastest meshes (tp, pp, dp, cp, ep), fastest first, as far as they
-  // are not much slower than the last row.
+  // The best layout of each of the fastest meshes (tp, pp, dp, cp, ep), fastest first, as far as
+  // they are not much slower than the last row.
   std::vector<RankedLayout> meshes;
   // num_priced + num_pruned + those rejected.
   int64_t num_layouts = 0;

@@ -13,8 +13,8 @@ double WholeModelSeconds(cost_model::JobCosts& costs, const spec::ParallelSpec& 
   const spec::ModelSpec& model = costs.job().model;
   const spec::VirtualStage all{
       .num_layers = model.num_layers, .has_embedding = true, .has_head = true};
-  const cost_model::BlockCost cost = cost_model::StageCost(
-      costs.MicrobatchOf(layout).blocks, spec::CountForms(model, all), all);
+  const cost_model::BlockCost cost =
+      cost_model::StageCost(costs.MicrobatchOf(layout).blocks, spec::CountForms(model, all), all);
   return cost.Forward() + cost.Backward();
 }
 
@@ -56,8 +56,7 @@ double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layo
   if (waits_for_whole_stages) bound_s = work_s / (1 - std::pow(1 - 1 / m, p));
   if (job.cluster.shared_compute_units > 0) {
     const double ranks_per_stage = static_cast<double>(job.num_devices) / p;
-    bound_s = std::max(bound_s,
-                       m * work_s * ranks_per_stage / job.cluster.shared_compute_units);
+    bound_s = std::max(bound_s, m * work_s * ranks_per_stage / job.cluster.shared_compute_units);
   }
   return bound_s;
 }

@@ -10,8 +10,8 @@ namespace tessera::planner {
 // Seconds that a step takes at least, whatever the layers of its stages and the end of the step:
 // every stage computes its share of m micro-batches, so the slowest m / p of the model's work W. A
 // stage of 1F1B or GPipe also waits for the passes of the stages before it, first forward and at
-// last backward: with w_r the work of stage r and P_r that of the stages before it, X >= P_r + m w_r
-// for all r, whose least solution over all partitions is W / (1 - (1 - 1 / m)^p). On a pool of
+// last backward: with w_r the work of stage r and P_r that of the stages before it, X >= P_r + m
+// w_r for all r, whose least solution over all partitions is W / (1 - (1 - 1 / m)^p). On a pool of
 // cores all ranks' work takes its share of the cores. `layout` has the mesh and the family's
 // choices; layers that may be recomputed or not count as not recomputed.
 // REQUIRES: FindViolations and FindUnpriced are empty.

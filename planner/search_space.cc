@@ -136,8 +136,7 @@ std::vector<spec::ParallelSpec> MeshesOf(const Request& request) {
   const int64_t dp = std::max(1, pins.data_parallel_size.value_or(1));
   const int64_t pinned_pp = std::max(1, pins.pipeline_parallel_size.value_or(1));
   std::vector<spec::ParallelSpec> meshes;
-  for (const int cp :
-       ContextSizes(request, std::max<int64_t>(1, request.job.num_devices / dp))) {
+  for (const int cp : ContextSizes(request, std::max<int64_t>(1, request.job.num_devices / dp))) {
     const int64_t model_ranks =
         std::max<int64_t>(1, request.job.num_devices / (std::max(1, cp) * dp));
     // The last axis that is left open takes the devices that remain.
@@ -193,9 +192,9 @@ MeshChoices ChoicesOf(const Request& request, const spec::ParallelSpec& mesh) {
           ? std::vector<ContextKind>{ContextKind::kRing, ContextKind::kAllGather,
                                      ContextKind::kAllToAll}
           : std::vector<ContextKind>{request.fixed.context_kind});
-  choices.sequence_parallels = PinnedOr<bool>(
-      request.pins.sequence_parallel,
-      has_tensor_ranks ? std::vector<bool>{false, true} : std::vector<bool>{false});
+  choices.sequence_parallels =
+      PinnedOr<bool>(request.pins.sequence_parallel,
+                     has_tensor_ranks ? std::vector<bool>{false, true} : std::vector<bool>{false});
   choices.overlap_tp_comms = {request.fixed.overlap_tp_comm};
   if (has_tensor_ranks && request.job.runtime.overlap_tp_comm && !request.fixed.overlap_tp_comm) {
     choices.overlap_tp_comms.push_back(true);
@@ -252,9 +251,8 @@ void Apply(const FamilyChoice& family, const Request& request, spec::ParallelSpe
   layout.micro_batch_size = family.micro_batch_size;
   layout.schedule = family.chunking.schedule;
   layout.virtual_pipeline_size = family.chunking.num_chunks;
-  layout.overlap_pp_comm =
-      request.fixed.overlap_pp_comm ||
-      (family.chunking.num_chunks > 1 && request.job.runtime.overlap_pp_comm);
+  layout.overlap_pp_comm = request.fixed.overlap_pp_comm ||
+                           (family.chunking.num_chunks > 1 && request.job.runtime.overlap_pp_comm);
   layout.context_kind = family.context_kind;
   layout.sequence_parallel = family.sequence_parallel;
   layout.overlap_tp_comm = family.overlap_tp_comm;

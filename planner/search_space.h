@@ -25,8 +25,8 @@ struct Finish {
   bool overlap_param_gather = false;
 };
 
-// What is open within one mesh: the axes' sizes are set, every combination of these is a layout, and
-// each of them has the partitions of PartitionsOf. Simpler choices come first.
+// What is open within one mesh: the axes' sizes are set, every combination of these is a layout,
+// and each of them has the partitions of PartitionsOf. Simpler choices come first.
 struct MeshChoices {
   std::vector<int64_t> micro_batch_sizes;  // divisors of a replica's batch
   std::vector<Chunking> chunkings;

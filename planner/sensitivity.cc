@@ -69,8 +69,8 @@ std::vector<Knob> KnobsOf(const cost_model::Job& job) {
   knobs.push_back({is_pool ? "memory of the machine" : "memory of a device", "B", true,
                    [](const ClusterSpec& c) { return static_cast<double>(c.device.memory_bytes); },
                    [](ClusterSpec& c, double f) {
-                     c.device.memory_bytes = static_cast<int64_t>(
-                         f * static_cast<double>(c.device.memory_bytes));
+                     c.device.memory_bytes =
+                         static_cast<int64_t>(f * static_cast<double>(c.device.memory_bytes));
                    }});
   const base::DType type = spec::TypesOf(job.training.precision).matmul;
   knobs.push_back(PeakKnob(type, true));

@@ -8,9 +8,9 @@
 namespace tessera::planner {
 
 // The first thing about a layout that the program cannot run, if any. Constraints are "target
-// schedule", "target zero stage", "target context parallelism", "target context kind", "target expert parallelism",
-// "target uneven stages", "target per-stage recomputation", "target optimizer offload" and "target
-// overlap".
+// schedule", "target zero stage", "target context parallelism", "target context kind", "target
+// expert parallelism", "target uneven stages", "target per-stage recomputation", "target optimizer
+// offload" and "target overlap".
 std::optional<spec::Violation> FindTargetViolation(const spec::RuntimeSpec& runtime,
                                                    const spec::ModelSpec& model,
                                                    const spec::ParallelSpec& parallel);

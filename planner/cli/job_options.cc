@@ -31,9 +31,10 @@ void AddModelAndMachine(CLI::App& command, JobOptions& options) {
   AddOptional(command, "--devices,--gpus", options.num_devices,
               "Devices to use (default: one node of the cluster)")
       ->check(AtLeastOne());
-  AddOptional(command, "--target", options.target,
-              "Program to plan for: tessera|megatron|torchtitan|deepspeed, or a runtime's preset or "
-              "file (default: tessera on local-cpu, else megatron)");
+  AddOptional(
+      command, "--target", options.target,
+      "Program to plan for: tessera|megatron|torchtitan|deepspeed, or a runtime's preset or "
+      "file (default: tessera on local-cpu, else megatron)");
   command.add_option("--hyperparameters", options.hyperparameters,
                      "Training keys (learning rate, steps, ...): preset name or JSON file");
 }
@@ -48,8 +49,7 @@ void AddAxes(CLI::App& command, JobOptions& options) {
   add_size("--pp,--pipeline-model-parallel-size", options.pipeline_parallel_size,
            "Pipeline-parallel size");
   add_size("--dp,--data-parallel-size", options.data_parallel_size, "Data-parallel size");
-  add_size("--cp,--context-parallel-size", options.context_parallel_size,
-           "Context-parallel size");
+  add_size("--cp,--context-parallel-size", options.context_parallel_size, "Context-parallel size");
   add_size("--ep,--expert-model-parallel-size", options.expert_parallel_size,
            "Expert-parallel size");
   AddOptional(command, "--etp,--expert-tensor-parallel-size", options.expert_tensor_parallel_size,

@@ -159,12 +159,14 @@ void AddPlanCommand(CLI::App& app) {
   AddJobOptions(*command, options->job);
   command->add_option("--top", options->num_rows, "Rows of the ranking (default 10)")
       ->check(CLI::Range(1, 1000));
-  command->add_option("--objective", options->objective,
-                      "throughput|cost|memory: the least step time; the least device-hours, with "
-                      "fewer devices too; the most memory left near the least step time")
+  command
+      ->add_option("--objective", options->objective,
+                   "throughput|cost|memory: the least step time; the least device-hours, with "
+                   "fewer devices too; the most memory left near the least step time")
       ->check(CLI::IsMember({"throughput", "cost", "memory"}));
-  command->add_option("--slack-percent", options->slack_percent,
-                      "How much longer a step of the memory objective may take (default 3)")
+  command
+      ->add_option("--slack-percent", options->slack_percent,
+                   "How much longer a step of the memory objective may take (default 3)")
       ->check(CLI::Range(0.0, 100.0));
   AddOutputOptions(*command, options->output);
   command->footer(kExamples);
