@@ -25,12 +25,9 @@ int64_t LayersSavedBytesFast(const spec::ParallelSpec& parallel, int64_t num_mic
                              int stage, int64_t pass_bytes, int64_t operand_bytes) {
   const int64_t passes = MaxPassesInFlight(parallel, num_microbatches, stage);
   if (parallel.schedule != spec::ScheduleKind::kZeroBubbleH1) return passes * pass_bytes;
-  // With a forward pass done, or with the input pass that follows it done. In a short run the one
-  // is over before weight passes pile up.
+  // As a forward pass is done. A short run is over before weight passes pile up.
   const bool is_short = num_microbatches < parallel.pipeline_parallel_size;
-  const int64_t put_off = std::min<int64_t>(num_microbatches, stage + 1);
-  return std::max(passes * pass_bytes + (is_short ? 0 : stage * operand_bytes),
-                  (is_short ? 0 : (passes - 1) * pass_bytes) + put_off * operand_bytes);
+  return passes * pass_bytes + (is_short ? 0 : stage * operand_bytes);
 }
 
 // Bytes on a rank of pipeline stage `stage`, in closed form: no padding of gradient buckets.

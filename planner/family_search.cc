@@ -181,7 +181,7 @@ void FamilySearch::RejectForMemory(const spec::ParallelSpec& layout, double need
   nearest_needed_bytes_ = needed_bytes;
 }
 
-void FamilySearch::Finish() {
+void FamilySearch::CountTheRest() {
   counts_.num_priced += static_cast<int64_t>(candidates_.size());
   if (!nearest_) return;
   const cost_model::StepPrice price = cost_model::PriceStep(costs_, *nearest_);

@@ -56,7 +56,7 @@ class FamilySearch {
 
   // Counts the candidates left. Of the layouts that lack memory, the exact price of the one that
   // lacks least tells how much.
-  void Finish();
+  void CountTheRest();
 
  private:
   struct Candidate {

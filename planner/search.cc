@@ -58,7 +58,7 @@ class Searcher {
       }
     }
     for (; next < open_.size(); ++next) counts_.num_pruned += open_[next].num_layouts;
-    families_.Finish();
+    families_.CountTheRest();
     SearchResult result = counts_.TakeResult();
     result.rows = ranking_.TakeRows();
     result.meshes = ranking_.TakeMeshes();

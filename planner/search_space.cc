@@ -136,7 +136,9 @@ std::vector<spec::ParallelSpec> MeshesOf(const Request& request) {
   const int64_t dp = std::max(1, pins.data_parallel_size.value_or(1));
   const int64_t pinned_pp = std::max(1, pins.pipeline_parallel_size.value_or(1));
   std::vector<spec::ParallelSpec> meshes;
-  for (const int cp : ContextSizes(request, std::max<int64_t>(1, request.job.num_devices / dp))) {
+  const int64_t pinned = dp * pinned_pp * std::max(1, pins.tensor_parallel_size.value_or(1));
+  const int64_t context_ranks = std::max<int64_t>(1, request.job.num_devices / pinned);
+  for (const int cp : ContextSizes(request, context_ranks)) {
     const int64_t model_ranks =
         std::max<int64_t>(1, request.job.num_devices / (std::max(1, cp) * dp));
     // The last axis that is left open takes the devices that remain.

@@ -154,11 +154,13 @@ TEST(ExactSearchTest, PartsSumToTheStepAndMemoryGrowsWithTheMicrobatch) {
   for (const RankedLayout& row : Search(request, costs).rows) {
     EXPECT_NEAR(row.report.time.Total() / row.report.step_time_s, 1, 1e-12);
   }
-  spec::ParallelSpec layout = PlainLayout(request);
+  const Request large = MakeTestRequest("gpt3-1.3b", "dgx-a100-80gb", 4, 64);
+  cost_model::JobCosts large_costs(large.job);
+  spec::ParallelSpec layout = PlainLayout(large);
   int64_t previous_bytes = 0;
-  for (const int64_t micro_batch_size : {1, 2}) {
+  for (const int64_t micro_batch_size : {1, 2, 4, 8}) {
     layout.micro_batch_size = micro_batch_size;
-    const int64_t bytes = PriceLayout(request, layout, costs).report.peak_bytes;
+    const int64_t bytes = PriceLayout(large, layout, large_costs).report.peak_bytes;
     EXPECT_GT(bytes, previous_bytes);
     previous_bytes = bytes;
   }

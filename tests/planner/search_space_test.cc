@@ -135,6 +135,7 @@ TEST(SearchSpaceTest, PinnedAxesStay) {
 TEST(SearchSpaceTest, ThePinnedReplicasLeaveTheRestToTheModel) {
   Request request = MakeTestRequest("gpt3-1.3b", "dgx-a100-80gb", 16, 64);
   request.pins.data_parallel_size = 4;
+  request.pins.context_parallel_size = 1;
   std::set<std::pair<int, int>> meshes;
   ForEachLayout(request, [&](const spec::ParallelSpec& layout) {
     meshes.emplace(layout.tensor_parallel_size, layout.pipeline_parallel_size);
