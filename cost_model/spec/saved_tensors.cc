@@ -134,6 +134,7 @@ StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpe
       stage.has_head ? SumBytes(HeadSavedTensors(model, training, shape)) : 0;
   StageActivationBytes bytes{
       .saved_bytes = layers_bytes + head_bytes,
+      .layers_bytes = layers_bytes,
       .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes)};
   if (parallel.schedule == ScheduleKind::kZeroBubbleH1) {
     for (size_t i = 0; i < kNumLayerForms; ++i) {
