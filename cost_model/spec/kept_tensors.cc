@@ -74,8 +74,9 @@ std::vector<SavedTensor> AllTensors(const ModelSpec& model, const TrainingSpec& 
     add("attention_stats_dropout_mask", scores * kMaskBytes);
     add("attention_stats_dropped", scores * element_bytes);
   }
-  if (!runtime.fused_activation && IsGated(model)) {
-    add("mlp_gate_activation", BytesOf(tensors, "mlp_activation"));
+  // A chain of kernels keeps what passes between them: SwiGLU's gate, the root of a squared ReLU.
+  if (!runtime.fused_activation) {
+    add("mlp_activation_part", BytesOf(tensors, "mlp_activation"));
   }
   // Heads swapped for tokens: the product after it reads the output once swapped back.
   if (runtime.autograd && parallel.context_parallel_size > 1 &&

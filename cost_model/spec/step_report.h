@@ -72,4 +72,10 @@ struct StepReport {
   int64_t peak_bytes = 0;           // of the fullest stage
 };
 
+// The report without the terms of its memory: for files that hold many layouts.
+inline StepReport WithoutTerms(StepReport report) {
+  for (StageMemory& stage : report.stages) stage.terms.clear();
+  return report;
+}
+
 }  // namespace tessera::spec

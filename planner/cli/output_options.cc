@@ -35,7 +35,7 @@ void WriteChosenPlan(const Request& request, const RankedLayout& chosen,
   plan.training = job.training;
   plan.parallel = chosen.parallel;
   plan.num_devices = job.num_devices;
-  plan.prediction = chosen.report;
+  plan.prediction = spec::WithoutTerms(chosen.report);
   spec::WritePlanFile(plan, options.plan_path);
   Tell(base::Concat("plan written to ", options.plan_path, "; run it with: tessera train --plan ",
                     options.plan_path, " --data FILE"),
