@@ -74,6 +74,15 @@ std::vector<SavedTensor> AllTensors(const ModelSpec& model, const TrainingSpec& 
     add("attention_stats_dropout_mask", scores * kMaskBytes);
     add("attention_stats_dropped", scores * element_bytes);
   }
+  // Norms and rotations made of plain operations: the input in fp32; what is rotated, and the
+  // result.
+  if (!runtime.fused_norm) {
+    add("norm_inputs_fp32", 2 * shape.local_tokens * shape.hidden * kFloatBytes);
+  }
+  if (!runtime.fused_rope && model.position == PositionKind::kRope) {
+    add("rotated_queries_and_keys",
+        shape.tokens * (shape.heads + shape.kv_heads) * shape.head_dim * element_bytes);
+  }
   // A chain of kernels keeps what passes between them: SwiGLU's gate, the root of a squared ReLU.
   if (!runtime.fused_activation) {
     add("mlp_activation_part", BytesOf(tensors, "mlp_activation"));
