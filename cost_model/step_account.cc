@@ -71,6 +71,8 @@ spec::TimeBreakdown AccountStep(const JobCosts& costs, const spec::ParallelSpec&
   time.dp_comm_s += slowdown * slowest.gather_comm_s;
   time.optimizer_s = slowdown * slowest.optimizer_s;
   time.other_s = slowdown * slowest.other_s;
+  // All ranks meet in every step: each waits for the slowest one's work.
+  time.straggler_s = costs.network().straggler_share * run.makespan_s;
   return time;
 }
 

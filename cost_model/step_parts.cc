@@ -8,28 +8,59 @@
 namespace tessera::cost_model {
 namespace {
 
-std::vector<double> TransferSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel,
-                                    const RankGroup& pipeline, double bytes) {
+// One transfer between neighbouring stages, of `bytes` a rank.
+struct TransferCosts {
+  double intra_s = 0;
+  double inter_s = 0;
+  double between_pods_s = 0;
+};
+
+TransferCosts CostsOfTransfer(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                              const LayoutGroups& groups, double bytes) {
   const Network& network = costs.network();
+  // All ranks of a node that belong to the sending stage send at once.
+  const int num_senders =
+      static_cast<int>(std::clamp<int64_t>(groups.pipeline.stride, 1, network.ranks_on_node));
+  double gather_s = 0;
+  double sent_bytes = bytes;
+  if (parallel.scatter_gather_transfers && !parallel.sequence_parallel) {
+    // All tensor ranks hold the same tensor: each sends its part, the receivers gather.
+    sent_bytes /= parallel.tensor_parallel_size;
+    gather_s = AllGatherSeconds(
+        bytes, PlaceGroup(groups.tensor, network.world_size, network.cluster), network);
+  }
+  TransferCosts transfer;
+  transfer.intra_s = IntraNodeTransferSeconds(sent_bytes, network) + gather_s;
+  transfer.inter_s = InterNodeTransferSeconds(sent_bytes, num_senders, network) + gather_s;
+  transfer.between_pods_s =
+      InterNodeTransferSeconds(sent_bytes, num_senders, network, true) + gather_s;
+  return transfer;
+}
+
+std::vector<double> TransferSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                                    const LayoutGroups& groups, double bytes) {
+  const Network& network = costs.network();
+  const RankGroup& pipeline = groups.pipeline;
   const int num_stages = parallel.pipeline_parallel_size;
   const int num_virtual_stages = num_stages * parallel.virtual_pipeline_size;
   if (num_stages == 1) return std::vector<double>(num_virtual_stages - 1, 0);
-  // All ranks of a node that belong to the sending stage send at once.
-  const int num_senders =
-      static_cast<int>(std::clamp<int64_t>(pipeline.stride, 1, network.cluster.devices_per_node));
-  const double intra_s = IntraNodeTransferSeconds(bytes, network);
-  const double inter_s = InterNodeTransferSeconds(bytes, num_senders, network);
-  // The way from the last stage back to the first, taken between chunks.
-  const bool wrap_crosses =
-      network.world_size > network.ranks_on_node &&
-      network.cluster.devices_per_node % (pipeline.size * pipeline.stride) != 0;
+  const TransferCosts transfer = CostsOfTransfer(costs, parallel, groups, bytes);
+  // The last stage sends to the first one, between chunks: the way across the whole pipeline.
+  const auto crosses = [&](int stage, int64_t block) {
+    if (stage == num_stages - 1) {
+      return network.world_size > block && block % (pipeline.size * pipeline.stride) != 0;
+    }
+    return CrossesBlocks(pipeline, stage, network.world_size, block);
+  };
   std::vector<double> transfer_s(num_virtual_stages - 1);
   for (int i = 0; i + 1 < num_virtual_stages; ++i) {
     const int stage = i % num_stages;
-    const bool crosses = stage == num_stages - 1
-                             ? wrap_crosses
-                             : CrossesNodes(pipeline, stage, network.world_size, network.cluster);
-    transfer_s[i] = crosses ? inter_s : intra_s;
+    const bool is_inter = crosses(stage, network.ranks_on_node);
+    const bool is_between_pods =
+        is_inter && network.ranks_on_pod > 0 && crosses(stage, network.ranks_on_pod);
+    transfer_s[i] = is_between_pods ? transfer.between_pods_s
+                    : is_inter      ? transfer.inter_s
+                                    : transfer.intra_s;
   }
   return transfer_s;
 }
@@ -68,8 +99,7 @@ StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
     parts.forms.push_back(spec::CountForms(job.model, stage));
     parts.costs.push_back(StageCost(microbatch.blocks, parts.forms.back(), stage));
   }
-  parts.transfer_s =
-      TransferSeconds(costs, parallel, parts.groups.pipeline, microbatch.transfer_bytes);
+  parts.transfer_s = TransferSeconds(costs, parallel, parts.groups, microbatch.transfer_bytes);
   parts.updates = UpdateCosts(costs, parallel, parts);
   return parts;
 }

@@ -2,6 +2,7 @@
 // is data of a cluster file, with its source.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -44,20 +45,63 @@ struct DeviceSpec {
 };
 
 struct LinkSpec {
-  double bandwidth_bytes_per_s = 0;  // one direction; per device inside a node, per NIC between
+  double bandwidth_bytes_per_s = 0;  // one direction; per device inside a domain, per NIC between
   double latency_s = 0;              // of one message
   double efficiency = 1;             // share of the bandwidth that large collectives reach
   EfficiencyTable size_efficiency;   // further factor by message bytes; empty: 1
   bool operator==(const LinkSpec&) const = default;
 };
 
+// A way to send the messages of a collective that trades bandwidth for latency (NCCL: LL, LL128).
+struct ProtocolSpec {
+  double bandwidth_share = 1;  // of what large messages reach
+  double intra_node_latency_s = 0;
+  double inter_node_latency_s = 0;
+  bool operator==(const ProtocolSpec&) const = default;
+};
+
+// What the communication library and the switches can do, and what it costs the computing beside.
+// Defaults: rings alone, their messages at the links' own latencies.
+struct CollectiveSpec {
+  double overhead_s = 0;  // of one collective or transfer, whatever its size: launch and meeting
+  std::vector<ProtocolSpec> protocols;  // beside the one at full bandwidth and the links' latencies
+  // Share of a ring's bandwidth that double binary trees and their like reach; 0: there are none.
+  double tree_efficiency = 0;
+  // Share of the link bandwidth that reductions inside the switches reach (NVLink SHARP); 0: none.
+  double nvls_efficiency = 0;
+  double nvls_latency_s = 0;  // up to the switches and back
+  // Communication that runs beside computing takes cores and memory bandwidth from it: the share by
+  // which the computing takes longer meanwhile.
+  double overlap_slowdown = 0;
+  bool operator==(const CollectiveSpec&) const = default;
+};
+
+// The network between NVLink domains.
+struct FabricSpec {
+  // True: each device sends through the NICs beside it alone. False: all devices of a node share
+  // all its NICs.
+  bool rail_nics = false;
+  // Nodes under switches that are not oversubscribed; 0: all of them. Beyond, links between such
+  // pods carry 1 / oversubscription of what their nodes can send.
+  int pod_nodes = 0;
+  double oversubscription = 1;
+  bool operator==(const FabricSpec&) const = default;
+};
+
 struct ClusterSpec {
   std::string name;
   DeviceSpec device;
-  int devices_per_node = 1;  // of one NVLink (or shared-memory) domain
+  int devices_per_node = 1;  // that share a host and its NICs
   int nics_per_node = 1;
+  // Devices that `intra_node` links join, several nodes' in an NVLink rack; 0: those of one node.
+  int devices_per_domain = 0;
   LinkSpec intra_node;
   LinkSpec inter_node;
+  CollectiveSpec collectives;
+  FabricSpec fabric;
+  // Devices of one type are not equally fast: the standard deviation of a device's pace as a share
+  // of it. 0: they are.
+  double pace_deviation = 0;
   // Devices that are slices of one shared pool: on `local-cpu` any number of ranks share
   // `shared_compute_units` cores, and device numbers above are those of one core; memory_bytes and
   // memory_bandwidth are the whole node's. 0: each device stands on its own.
@@ -66,5 +110,10 @@ struct ClusterSpec {
   std::map<std::string, NumberSource> sources;  // by JSON pointer into the cluster file
   bool operator==(const ClusterSpec&) const = default;
 };
+
+// Devices that intra-node links join.
+inline int DevicesPerDomain(const ClusterSpec& cluster) {
+  return std::max(cluster.devices_per_domain, cluster.devices_per_node);
+}
 
 }  // namespace tessera::spec

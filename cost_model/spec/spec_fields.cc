@@ -4,6 +4,7 @@ namespace tessera::spec {
 namespace {
 
 constexpr Presence kOptional = Presence::kOptional;
+constexpr NumberRange kShare = {.minimum = 0, .maximum = 1};
 
 void VisitRopeScaling(FieldVisitor& fields, RopeScaling& scaling) {
   fields.Number("factor", scaling.factor, kPositive);
@@ -74,6 +75,39 @@ void VisitLink(FieldVisitor& fields, LinkSpec& link) {
   fields.Table("size_efficiency_by_bytes", link.size_efficiency);
 }
 
+void VisitCollectives(FieldVisitor& fields, CollectiveSpec& collectives) {
+  fields.Number("overhead_s", collectives.overhead_s, kNotNegative, kOptional);
+  if (fields.Present("protocols", !collectives.protocols.empty())) {
+    fields.Objects(
+        "protocols", collectives.protocols.size(),
+        [&](std::size_t size) { collectives.protocols.resize(size); },
+        [&](FieldVisitor& inner, std::size_t i) {
+          ProtocolSpec& protocol = collectives.protocols[i];
+          inner.Number("bandwidth_share", protocol.bandwidth_share, kFraction);
+          inner.Number("intra_node_latency_s", protocol.intra_node_latency_s, kNotNegative);
+          inner.Number("inter_node_latency_s", protocol.inter_node_latency_s, kNotNegative);
+        });
+  }
+  fields.Number("tree_efficiency", collectives.tree_efficiency, kShare, kOptional);
+  fields.Number("nvls_efficiency", collectives.nvls_efficiency, kShare, kOptional);
+  fields.Number("nvls_latency_s", collectives.nvls_latency_s, kNotNegative, kOptional);
+  fields.Number("overlap_slowdown", collectives.overlap_slowdown, kNotNegative, kOptional);
+}
+
+void VisitFabric(FieldVisitor& fields, FabricSpec& fabric) {
+  fields.Flag("rail_nics", fabric.rail_nics, kOptional);
+  fields.Integer("pod_nodes", fabric.pod_nodes, kCountRange, kOptional);
+  fields.Number("oversubscription", fabric.oversubscription, {.minimum = 1}, kOptional);
+}
+
+// Whatever is not said in a section of a cluster file keeps its default.
+template <typename Section>
+void VisitSection(FieldVisitor& fields, const std::string& key, Section& section,
+                  void (*visit)(FieldVisitor&, Section&)) {
+  if (!fields.Present(key, section != Section{})) return;
+  fields.Object(key, [&](FieldVisitor& inner) { visit(inner, section); });
+}
+
 // The optimizer's keys, flat in a hyper-parameter file and in a section of their own in a plan.
 void VisitOptimizer(FieldVisitor& fields, OptimizerSpec& optimizer, Presence presence) {
   const NumberRange beta = {.minimum = 0, .maximum = 1};
@@ -101,6 +135,9 @@ void VisitTime(FieldVisitor& fields, TimeBreakdown& time) {
   fields.Number("bubble_s", time.bubble_s, kNotNegative);
   fields.Number("optimizer_s", time.optimizer_s, kNotNegative);
   fields.Number("other_s", time.other_s, {});
+  if (fields.Present("straggler_s", time.straggler_s != 0)) {
+    fields.Number("straggler_s", time.straggler_s, kNotNegative);
+  }
 }
 
 void VisitStageMemory(FieldVisitor& fields, StageMemory& stage) {
@@ -148,10 +185,14 @@ void VisitCluster(FieldVisitor& fields, ClusterSpec& cluster) {
   fields.Object("device", [&](FieldVisitor& section) { VisitDevice(section, cluster.device); });
   fields.Integer("devices_per_node", cluster.devices_per_node, kSizeRange);
   fields.Integer("nics_per_node", cluster.nics_per_node, kSizeRange);
+  fields.Integer("devices_per_domain", cluster.devices_per_domain, kCountRange, kOptional);
   fields.Object("intra_node",
                 [&](FieldVisitor& section) { VisitLink(section, cluster.intra_node); });
   fields.Object("inter_node",
                 [&](FieldVisitor& section) { VisitLink(section, cluster.inter_node); });
+  VisitSection(fields, "collectives", cluster.collectives, VisitCollectives);
+  VisitSection(fields, "fabric", cluster.fabric, VisitFabric);
+  fields.Number("pace_deviation", cluster.pace_deviation, kShare, kOptional);
   fields.Integer("shared_compute_units", cluster.shared_compute_units, kCountRange, kOptional);
   fields.Integer("max_devices", cluster.max_devices, kCountRange, kOptional);
 }
