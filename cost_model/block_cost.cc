@@ -6,15 +6,6 @@
 namespace tessera::cost_model {
 namespace {
 
-// Attention counts by the convention, whatever part of it the kernel skips.
-double ConventionFlops(const base::OpRecord& record, spec::FlopsConvention convention) {
-  if (record.kind != base::OpKind::kAttentionForward) return spec::FlopsOf(record);
-  base::OpRecord unfused = record;
-  unfused.dims[5] = static_cast<int64_t>(base::AttentionStats::kProbabilities);
-  const double full = spec::FlopsOf(unfused);
-  return convention == spec::FlopsConvention::kCausal ? full / 2 : full;
-}
-
 // Where the groups of each axis that an op list may name sit.
 struct AxisPlacements {
   GroupPlacement tensor;
@@ -61,7 +52,7 @@ class Pricer {
         AddCommunication(op.record, op.recomputed ? cost.recompute_comm : cost.backward_comm);
       } else if (op.recomputed) {
         cost.recompute_s += OpSeconds(op.record, device_);
-        cost.recompute_flops += ConventionFlops(op.record, convention_);
+        cost.recompute_flops += spec::ConventionFlopsOf(op.record, convention_);
       } else {
         const double seconds = OpSeconds(op.record, device_);
         cost.backward_s += seconds;

@@ -51,7 +51,7 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device, cons
   }
   cost.embedding_saved_bytes = spec::SumBytes(spec::EmbeddingSavedTensors(cost.shape));
   cost.head_saved_bytes =
-      spec::SumBytes(spec::HeadSavedTensors(job.model, job.training, cost.shape));
+      spec::SumBytes(spec::HeadSavedTensors(job.model, job.training, parallel, cost.shape));
   cost.workspace_bytes = WorkspaceBytes(job.model, job.training, parallel, cost.shape);
   cost.transfer_bytes =
       static_cast<double>(spec::PipelineTransferElements(cost.shape) * device.element_bytes);

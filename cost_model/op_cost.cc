@@ -33,7 +33,8 @@ double OpSeconds(const base::OpRecord& record, const RankDevice& device) {
   double arithmetic_s = 0;
   // Element-wise operations are bound by memory on every machine: their few FLOPs run on other
   // units than the matrix products' and are not priced.
-  if (record.kind == base::OpKind::kMatMul || IsAttention(record.kind)) {
+  if (record.kind == base::OpKind::kMatMul || record.kind == base::OpKind::kGroupedMatMul ||
+      IsAttention(record.kind)) {
     const double flops = spec::FlopsOf(record);
     const double efficiency = EfficiencyAt(
         IsAttention(record.kind) ? device.attention_efficiency : device.matmul_efficiency, flops);

@@ -121,7 +121,7 @@ BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& pa
   return cost;
 }
 
-std::vector<spec::Violation> FindUnpriced(const spec::ModelSpec& model,
+std::vector<spec::Violation> FindUnpriced([[maybe_unused]] const spec::ModelSpec& model,
                                           const spec::ParallelSpec& parallel) {
   std::vector<spec::Violation> violations;
   const auto limit = [&](const char* constraint, const std::string& what, double found,
@@ -134,11 +134,6 @@ std::vector<spec::Violation> FindUnpriced(const spec::ModelSpec& model,
          .available = priced,
          .unit = ""});
   };
-  // The model first: no other layout helps there.
-  limit("mixture of experts",
-        "mixtures of experts, but the model has experts: ", model.moe ? model.moe->num_experts : 0,
-        0);
-  limit("expert parallelism", "expert parallelism, but ep is ", parallel.expert_parallel_size, 1);
   limit("context parallelism", "context parallelism, but cp is ", parallel.context_parallel_size,
         1);
   limit("zero stage", "ZeRO stages above 1, but the stage is ", parallel.zero_stage, 1);

@@ -19,6 +19,7 @@ void VisitMoe(FieldVisitor& fields, MoeSpec& moe) {
   fields.Integer("expert_ffn_hidden_size", moe.expert_ffn_hidden_size, kSizeRange);
   fields.Integer("shared_expert_ffn_hidden_size", moe.shared_expert_ffn_hidden_size, kCountRange,
                  kOptional);
+  fields.Flag("shared_expert_gate", moe.shared_expert_gate, kOptional);
   fields.Integer("num_leading_dense_layers", moe.num_leading_dense_layers, kCountRange, kOptional);
   fields.Number("capacity_factor", moe.capacity_factor, kNotNegative, kOptional);
 }
@@ -165,6 +166,7 @@ void VisitModel(FieldVisitor& fields, ModelSpec& model) {
   fields.Integer("vocab_size", model.vocab_size, kSizeRange);
   fields.Integer("max_sequence_length", model.max_sequence_length, kSizeRange);
   fields.Flag("qkv_bias", model.qkv_bias);
+  fields.Flag("qk_norm", model.qk_norm, kOptional);
   fields.Flag("attention_output_bias", model.attention_output_bias);
   fields.Flag("mlp_bias", model.mlp_bias);
   fields.Flag("tied_embeddings", model.tied_embeddings);
