@@ -16,26 +16,24 @@ bool IsOneNode(const spec::ClusterSpec& cluster, int world_size) {
 
 LayoutGroups MakeLayoutGroups(const spec::ParallelSpec& parallel) {
   const spec::RankLayout layout(parallel);
-  const auto group = [&](int size, const spec::RankCoord& second) {
-    return RankGroup{.size = size, .stride = size > 1 ? layout.RankOf(second) : 1};
-  };
-  LayoutGroups groups;
-  groups.tensor = group(parallel.tensor_parallel_size, {.tensor = 1});
-  groups.context = group(parallel.context_parallel_size, {.context = 1});
-  groups.data = group(parallel.data_parallel_size, {.data = 1});
-  const auto shaped = [&](spec::Axis axis) {
+  const auto group = [&](spec::Axis axis) {
     const spec::GroupShape shape = layout.ShapeOf(axis);
     return RankGroup{.size = shape.size, .stride = shape.stride};
   };
-  groups.expert = shaped(spec::Axis::kExpert);
-  groups.expert_tensor = shaped(spec::Axis::kExpertTensor);
-  groups.pipeline = group(parallel.pipeline_parallel_size, {.pipeline = 1});
-  groups.gradient.size = groups.data.size * groups.context.size;
-  if (groups.data.size > 1 && groups.context.size > 1) {
-    groups.gradient.stride = std::min(groups.data.stride, groups.context.stride);
-  } else {
-    groups.gradient.stride = groups.data.size > 1 ? groups.data.stride : groups.context.stride;
-  }
+  using spec::Axis;
+  LayoutGroups groups;
+  groups.tensor = group(Axis::kTensor);
+  groups.context = group(Axis::kContext);
+  groups.expert = group(Axis::kExpert);
+  groups.expert_tensor = group(Axis::kExpertTensor);
+  groups.data = group(Axis::kData);
+  groups.gradient = group(Axis::kGradient);
+  groups.expert_data = group(Axis::kExpertData);
+  groups.shard = group(Axis::kShard);
+  groups.shard_replica = group(Axis::kShardReplica);
+  groups.expert_shard = group(Axis::kExpertShard);
+  groups.expert_shard_replica = group(Axis::kExpertShardReplica);
+  groups.pipeline = group(Axis::kPipeline);
   return groups;
 }
 

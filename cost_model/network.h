@@ -22,7 +22,13 @@ struct LayoutGroups {
   RankGroup expert;         // ranks that hold the experts of a layer between them
   RankGroup expert_tensor;  // ranks that share the matrices of the same experts
   RankGroup data;
-  RankGroup gradient;  // data and context together
+  RankGroup gradient;     // data and context together
+  RankGroup expert_data;  // ranks that hold the same experts
+  // Ranks that shard state between them, and the holders of the same shard; the same for experts.
+  RankGroup shard;
+  RankGroup shard_replica;
+  RankGroup expert_shard;
+  RankGroup expert_shard_replica;
   RankGroup pipeline;
 };
 LayoutGroups MakeLayoutGroups(const spec::ParallelSpec& parallel);

@@ -51,6 +51,13 @@ struct LinkSpec {
   bool operator==(const LinkSpec&) const = default;
 };
 
+// The host that devices of a node share, for an optimizer that runs there. 0: unknown.
+struct HostSpec {
+  double device_link_bandwidth_bytes_per_s = 0;  // between host and one device, one direction
+  double memory_bandwidth_bytes_per_s = 0;       // of the node, as an update of parameters sees it
+  bool operator==(const HostSpec&) const = default;
+};
+
 struct ClusterSpec {
   std::string name;
   DeviceSpec device;
@@ -58,6 +65,7 @@ struct ClusterSpec {
   int nics_per_node = 1;
   LinkSpec intra_node;
   LinkSpec inter_node;
+  HostSpec host;
   // Devices that are slices of one shared pool: on `local-cpu` any number of ranks share
   // `shared_compute_units` cores, and device numbers above are those of one core; memory_bytes and
   // memory_bandwidth are the whole node's. 0: each device stands on its own.

@@ -152,6 +152,14 @@ void VisitCluster(FieldVisitor& fields, ClusterSpec& cluster) {
                 [&](FieldVisitor& section) { VisitLink(section, cluster.intra_node); });
   fields.Object("inter_node",
                 [&](FieldVisitor& section) { VisitLink(section, cluster.inter_node); });
+  if (fields.Present("host", cluster.host != HostSpec{})) {
+    fields.Object("host", [&](FieldVisitor& host) {
+      host.Number("device_link_bandwidth_bytes_per_s",
+                  cluster.host.device_link_bandwidth_bytes_per_s, kPositive);
+      host.Number("memory_bandwidth_bytes_per_s", cluster.host.memory_bandwidth_bytes_per_s,
+                  kPositive);
+    });
+  }
   fields.Integer("shared_compute_units", cluster.shared_compute_units, kCountRange, kOptional);
   fields.Integer("max_devices", cluster.max_devices, kCountRange, kOptional);
 }
