@@ -97,6 +97,7 @@ void AxisSeconds::Add(const AxisSeconds& other, double times) {
   tensor_s += times * other.tensor_s;
   context_s += times * other.context_s;
   expert_s += times * other.expert_s;
+  data_s += times * other.data_s;
 }
 
 AxisSeconds BlockCost::Communication() const {

@@ -15,8 +15,9 @@ struct AxisSeconds {
   double tensor_s = 0;  // expert-tensor groups too
   double context_s = 0;
   double expert_s = 0;
+  double data_s = 0;  // of parameters sharded over data ranks
 
-  double Total() const { return tensor_s + context_s + expert_s; }
+  double Total() const { return tensor_s + context_s + expert_s + data_s; }
   void Add(const AxisSeconds& other, double times = 1);
 };
 

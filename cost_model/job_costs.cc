@@ -9,7 +9,7 @@ namespace tessera::cost_model {
 namespace {
 
 // Packs what MicrobatchCost depends on. FindViolations keeps sizes below 2^31.
-LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel) {
+LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute recompute) {
   LayoutKey key;
   key.AddSize(parallel.micro_batch_size);
   key.AddSize(parallel.tensor_parallel_size);
@@ -17,7 +17,7 @@ LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel) {
   key.AddSize(parallel.expert_parallel_size);
   key.AddSize(parallel.expert_tensor_parallel_size);
   key.AddChoice(parallel.sequence_parallel);
-  key.AddChoice(static_cast<uint64_t>(parallel.recompute));
+  key.AddChoice(static_cast<uint64_t>(recompute));
   key.AddChoice(static_cast<uint64_t>(parallel.attention));
   key.AddChoice(static_cast<uint64_t>(parallel.context_kind));
   key.AddChoice(parallel.schedule == spec::ScheduleKind::kInterleaved);
@@ -121,9 +121,15 @@ JobCosts::JobCosts(Job job)
       device_(MakeRankDevice(job_.cluster, job_.training.precision, job_.num_devices)),
       network_(MakeNetwork(job_.cluster, job_.num_devices)) {}
 
-const MicrobatchCost& JobCosts::MicrobatchOf(const spec::ParallelSpec& parallel) {
-  const auto [entry, is_new] = microbatches_.try_emplace(MicrobatchKey(parallel));
-  if (is_new) entry->second = MakeMicrobatchCost(job_, device_, network_, parallel);
+const MicrobatchCost& JobCosts::MicrobatchOf(const spec::ParallelSpec& parallel,
+                                             spec::Recompute recompute) {
+  const auto [entry, is_new] = microbatches_.try_emplace(MicrobatchKey(parallel, recompute));
+  if (is_new) {
+    spec::ParallelSpec alike = parallel;
+    alike.recompute = recompute;
+    alike.recomputed_layers_per_virtual_stage.clear();
+    entry->second = MakeMicrobatchCost(job_, device_, network_, alike);
+  }
   return entry->second;
 }
 

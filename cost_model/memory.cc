@@ -94,7 +94,7 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                       .gradients_bytes = state.gradients_bytes,
                       .optimizer_bytes = state.optimizer_bytes,
                       .activations_bytes = peak_bytes + num_more * by_chunk[0].saved_bytes,
-                      .buffers_bytes = buffers_bytes});
+                      .buffers_bytes = buffers_bytes + state.gathered_bytes});
   }
   return memory;
 }

@@ -15,7 +15,7 @@ namespace {
 double RecomputedFlops(const StepParts& parts, const spec::ParallelSpec& parallel) {
   double flops = 0;
   for (const BlockCost& cost : parts.costs) flops += cost.recompute_flops;
-  return flops * static_cast<double>(parts.num_microbatches) * parallel.data_parallel_size *
+  return flops * static_cast<double>(parts.num_microbatches) * spec::GradientGroupSize(parallel) *
          parallel.tensor_parallel_size;
 }
 
@@ -33,6 +33,26 @@ int64_t LayersSavedBytesFast(const spec::ParallelSpec& parallel, int64_t num_mic
                   (is_short ? 0 : (passes - 1) * pass_bytes) + put_off * operand_bytes);
 }
 
+// Of pipeline stage `stage`, whose parameters are `parameters`.
+spec::StateElements StateElementsOf(const ParameterCounts& counts,
+                                    const StageParameterCounts& parameters, const StepParts& parts,
+                                    int stage) {
+  spec::StateElements elements{.elements = parameters.elements,
+                               .expert_elements = parameters.expert_elements};
+  const auto num_stages = static_cast<int>(parts.updates.size());
+  for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+    elements.largest_layer = std::max(elements.largest_layer, counts.layers[form].elements);
+  }
+  elements.largest_part = elements.largest_layer;
+  if (stage == 0) {
+    elements.largest_part = std::max(elements.largest_part, counts.embedding.elements);
+  }
+  if (stage == num_stages - 1) {
+    elements.largest_part = std::max(elements.largest_part, counts.head.elements);
+  }
+  return elements;
+}
+
 // Bytes on a rank of pipeline stage `stage`, in closed form: no padding of gradient buckets.
 double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
                       int stage) {
@@ -45,12 +65,20 @@ double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const
   for (size_t i = stage; i < parts.forms.size(); i += num_stages) {
     int64_t saved_bytes = 0;
     operand_bytes = 0;  // one chunk: the schedules with weight passes have no more
-    for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
-      if (parts.forms[i][form] == 0) continue;
-      saved_bytes += parts.forms[i][form] * microbatch.layer_saved_bytes[form];
-      operand_bytes += parts.forms[i][form] * microbatch.layer_weight_operand_bytes[form];
-      layer_recomputed_bytes =
-          std::max(layer_recomputed_bytes, microbatch.layer_recomputed_bytes[form]);
+    const auto add = [&](const spec::PerForm<int>& num_layers, const MicrobatchCost& cost) {
+      for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+        if (num_layers[form] == 0) continue;
+        saved_bytes += num_layers[form] * cost.layer_saved_bytes[form];
+        operand_bytes += num_layers[form] * cost.layer_weight_operand_bytes[form];
+        layer_recomputed_bytes =
+            std::max(layer_recomputed_bytes, cost.layer_recomputed_bytes[form]);
+      }
+    };
+    if (parts.recomputed.empty()) {
+      add(parts.forms[i], microbatch);
+    } else {
+      add(parts.recomputed[i], microbatch);
+      add(KeptForms(parts, i), costs.MicrobatchOf(parallel, spec::Recompute::kNone));
     }
     layers_saved_bytes = std::max(layers_saved_bytes, saved_bytes);
   }
@@ -60,8 +88,10 @@ double StageBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel, const
       CountParameters(costs.ParametersOf(parallel), PipelineStageForms(parts, parallel, stage),
                       has_embedding, has_head);
   const spec::StateBytes state =
-      spec::StateBytesOf(parameters.elements, costs.job().training, parallel);
-  int64_t bytes = state.weights_bytes + state.gradients_bytes + state.optimizer_bytes;
+      spec::StateBytesOf(StateElementsOf(costs.ParametersOf(parallel), parameters, parts, stage),
+                         costs.job().training, parallel);
+  int64_t bytes =
+      state.weights_bytes + state.gradients_bytes + state.optimizer_bytes + state.gathered_bytes;
 
   const int64_t passes = MaxPassesInFlight(parallel, parts.num_microbatches, stage);
   bytes += LayersSavedBytesFast(parallel, parts.num_microbatches, stage, layers_saved_bytes,

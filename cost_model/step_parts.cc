@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cost_model/base/check.h"
+#include "cost_model/sharded_parameters.h"
 
 namespace tessera::cost_model {
 namespace {
@@ -84,6 +85,25 @@ std::vector<UpdateCost> UpdateCosts(JobCosts& costs, const spec::ParallelSpec& p
   return updates;
 }
 
+// Of the layers priced as recomputed, those after the first few of each stage are not.
+void KeepSomeLayers(JobCosts& costs, const spec::ParallelSpec& parallel, StepParts& parts) {
+  const BlockCosts& recomputed = costs.MicrobatchOf(parallel).blocks;
+  const BlockCosts& kept = costs.MicrobatchOf(parallel, spec::Recompute::kNone).blocks;
+  parts.recomputed.reserve(parts.stages.size());
+  for (size_t i = 0; i < parts.stages.size(); ++i) {
+    spec::VirtualStage first_layers = parts.stages[i];
+    first_layers.num_layers =
+        std::min(first_layers.num_layers, parallel.recomputed_layers_per_virtual_stage[i]);
+    parts.recomputed.push_back(spec::CountForms(costs.job().model, first_layers));
+    const spec::PerForm<int> kept_forms = KeptForms(parts, i);
+    for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+      if (kept_forms[form] == 0) continue;
+      parts.costs[i].Add(recomputed.layers[form], -kept_forms[form]);
+      parts.costs[i].Add(kept.layers[form], kept_forms[form]);
+    }
+  }
+}
+
 }  // namespace
 
 StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
@@ -99,8 +119,12 @@ StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
     parts.forms.push_back(spec::CountForms(job.model, stage));
     parts.costs.push_back(StageCost(microbatch.blocks, parts.forms.back(), stage));
   }
+  if (!parallel.recomputed_layers_per_virtual_stage.empty()) {
+    KeepSomeLayers(costs, parallel, parts);
+  }
   parts.transfer_s = TransferSeconds(costs, parallel, parts.groups, microbatch.transfer_bytes);
   parts.updates = UpdateCosts(costs, parallel, parts);
+  AddShardingCosts(costs, parallel, parts);
   return parts;
 }
 
@@ -121,22 +145,42 @@ BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& pa
   return cost;
 }
 
-std::vector<spec::Violation> FindUnpriced([[maybe_unused]] const spec::ModelSpec& model,
-                                          const spec::ParallelSpec& parallel) {
+spec::PerForm<int> KeptForms(const StepParts& parts, size_t virtual_stage) {
+  spec::PerForm<int> kept = parts.forms[virtual_stage];
+  for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+    kept[form] -= parts.recomputed[virtual_stage][form];
+  }
+  return kept;
+}
+
+bool OverlapsReduction(const JobCosts& costs, const spec::ParallelSpec& parallel) {
+  return parallel.overlap_grad_reduce && costs.job().cluster.shared_compute_units == 0;
+}
+
+std::vector<spec::Violation> FindUnpriced(const Job& job, const spec::ParallelSpec& parallel) {
   std::vector<spec::Violation> violations;
-  const auto limit = [&](const char* constraint, const std::string& what, double found,
-                         double priced) {
+  const auto limit = [&](const char* constraint, const char* what, double found, double priced) {
     if (found <= priced) return;
-    violations.push_back(
-        {.constraint = constraint,
-         .message = base::Concat("this version neither prices nor runs ", what, found),
-         .needed = found,
-         .available = priced,
-         .unit = ""});
+    violations.push_back({.constraint = constraint,
+                          .message = base::Concat("this version does not price ", what, found),
+                          .needed = found,
+                          .available = priced,
+                          .unit = ""});
   };
   limit("context parallelism", "context parallelism, but cp is ", parallel.context_parallel_size,
         1);
-  limit("zero stage", "ZeRO stages above 1, but the stage is ", parallel.zero_stage, 1);
+  const spec::HostSpec& host = job.cluster.host;
+  const bool host_is_known =
+      host.device_link_bandwidth_bytes_per_s > 0 && host.memory_bandwidth_bytes_per_s > 0;
+  if (parallel.offload_optimizer && !host_is_known) {
+    violations.push_back({.constraint = "optimizer offload",
+                          .message = base::Concat("cluster ", job.cluster.name,
+                                                  " does not say how fast its hosts are (host), "
+                                                  "which an optimizer on the host needs"),
+                          .needed = 1,
+                          .available = 0,
+                          .unit = ""});
+  }
   return violations;
 }
 

@@ -88,6 +88,13 @@ struct FabricSpec {
   bool operator==(const FabricSpec&) const = default;
 };
 
+// The host that devices of a node share, for an optimizer that runs there. 0: unknown.
+struct HostSpec {
+  double device_link_bandwidth_bytes_per_s = 0;  // between host and one device, one direction
+  double memory_bandwidth_bytes_per_s = 0;       // of the node, as an update of parameters sees it
+  bool operator==(const HostSpec&) const = default;
+};
+
 struct ClusterSpec {
   std::string name;
   DeviceSpec device;
@@ -102,6 +109,7 @@ struct ClusterSpec {
   // Devices of one type are not equally fast: the standard deviation of a device's pace as a share
   // of it. 0: they are.
   double pace_deviation = 0;
+  HostSpec host;
   // Devices that are slices of one shared pool: on `local-cpu` any number of ranks share
   // `shared_compute_units` cores, and device numbers above are those of one core; memory_bytes and
   // memory_bandwidth are the whole node's. 0: each device stands on its own.

@@ -195,6 +195,14 @@ void VisitCluster(FieldVisitor& fields, ClusterSpec& cluster) {
   VisitSection(fields, "collectives", cluster.collectives, VisitCollectives);
   VisitSection(fields, "fabric", cluster.fabric, VisitFabric);
   fields.Number("pace_deviation", cluster.pace_deviation, kShare, kOptional);
+  if (fields.Present("host", cluster.host != HostSpec{})) {
+    fields.Object("host", [&](FieldVisitor& host) {
+      host.Number("device_link_bandwidth_bytes_per_s",
+                  cluster.host.device_link_bandwidth_bytes_per_s, kPositive);
+      host.Number("memory_bandwidth_bytes_per_s", cluster.host.memory_bandwidth_bytes_per_s,
+                  kPositive);
+    });
+  }
   fields.Integer("shared_compute_units", cluster.shared_compute_units, kCountRange, kOptional);
   fields.Integer("max_devices", cluster.max_devices, kCountRange, kOptional);
 }

@@ -37,7 +37,7 @@ double PredictedMemory(const Measurement& measurement, const spec::DeviceSpec& d
 }
 
 std::string WhyUnpriced(const cost_model::Job& job, const spec::ParallelSpec& parallel) {
-  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job.model, parallel);
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job, parallel);
   if (violations.empty()) {
     violations = spec::FindViolations(job.model, job.training, parallel, job.num_devices);
   }
