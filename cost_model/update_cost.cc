@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/elementwise_cost.h"
 #include "cost_model/op_cost.h"
 
 namespace tessera::cost_model {
@@ -58,12 +59,9 @@ double TiedCommSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel
 
 double OptimizerSeconds(const JobCosts& costs, int64_t elements) {
   const spec::PrecisionTypes types = spec::TypesOf(costs.job().training.precision);
-  double bytes = spec::MemoryBytesOf({.kind = base::OpKind::kAdamW, .dims = {elements}},
-                                     costs.device().element_bytes);
-  if (types.has_master_weights) {
-    bytes += static_cast<double>(elements * base::SizeBytes(types.parameter));
-  }
-  return MemorySeconds(bytes, costs.device());
+  const auto own_type_bytes =
+      types.has_master_weights ? static_cast<double>(base::SizeBytes(types.parameter)) : 0;
+  return OptimizerTime(elements, own_type_bytes, costs.device()).device_s;
 }
 
 }  // namespace
