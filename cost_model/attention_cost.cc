@@ -24,7 +24,9 @@ bool IsBackward(const base::OpRecord& record) {
 struct AttentionShape {
   int64_t batch_heads = 0;
   int64_t queries = 0, keys = 0;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0, value_dim = 0;
+  int64_t window = 0;  // 0: none
+  bool causal = true;
   double Scores() const {
     return static_cast<double>(batch_heads) * static_cast<double>(queries) *
            static_cast<double>(keys);
@@ -32,16 +34,27 @@ struct AttentionShape {
 };
 
 AttentionShape ShapeOf(const base::OpRecord& record) {
-  return {.batch_heads = record.dims[0] * record.dims[2],
-          .queries = record.dims[1],
-          .keys = record.dims[1],
-          .head_dim = record.dims[4]};
+  const auto& dims = record.dims;
+  return {.batch_heads = dims[0] * dims[2],
+          .queries = dims[1],
+          .keys = dims[6] > 0 ? dims[6] : dims[1],
+          .head_dim = dims[4],
+          .value_dim = dims[7] > 0 ? dims[7] : dims[4],
+          .window = dims[8],
+          .causal = dims[9] == static_cast<int64_t>(base::AttentionMask::kCausal)};
 }
 
-// Share of the scores that a causal kernel computes: those below the diagonal and the blocks on it.
-double CausalShare(const AttentionShape& shape) {
+// Share of the scores that a fused kernel computes: those below the diagonal and within the window,
+// and what else the blocks on both borders hold.
+double ComputedShare(const AttentionShape& shape) {
   const auto keys = static_cast<double>(shape.keys);
-  return 0.5 * (1 + std::min(1.0, static_cast<double>(kBlock) / keys));
+  const double block = std::min<double>(kBlock, keys);
+  const double pairs = shape.causal ? 0.5 * (keys + block) : keys;
+  if (shape.window <= 0) return pairs / keys;
+  // A query sees `window` keys, the first ones fewer; the window's far border is a diagonal too.
+  const auto window = static_cast<double>(std::min(shape.window, shape.keys));
+  const double windowed = window - (shape.causal ? 0.5 * window * window / keys : 0) + block;
+  return std::min(pairs, windowed) / keys;
 }
 
 double FusedArithmeticSeconds(const AttentionShape& shape, bool backward,
@@ -49,7 +62,11 @@ double FusedArithmeticSeconds(const AttentionShape& shape, bool backward,
   const spec::KernelSpec& kernels = *device.kernels;
   const double efficiency =
       backward ? kernels.attention_backward_efficiency : kernels.attention_forward_efficiency;
-  const double flops_per_score = (backward ? 10.0 : 4.0) * static_cast<double>(shape.head_dim);
+  // Scores and values forward; backward the scores again, two gradients of either product.
+  const auto head_dim = static_cast<double>(shape.head_dim);
+  const auto value_dim = static_cast<double>(shape.value_dim);
+  const double flops_per_score =
+      backward ? 6 * head_dim + 4 * value_dim : 2 * (head_dim + value_dim);
   const double exponentials = backward ? 2 : 1;
   const double score_s = flops_per_score / (device.activation_flops_per_s * efficiency) +
                          exponentials / kernels.scores_per_s;
@@ -58,7 +75,7 @@ double FusedArithmeticSeconds(const AttentionShape& shape, bool backward,
   const auto blocks = static_cast<double>(shape.batch_heads * base::CeilDiv(shape.queries, kBlock));
   const auto units = static_cast<double>(kernels.num_compute_units);
   const double waves = std::max(1.0, blocks / units + 0.5);
-  return shape.Scores() * CausalShare(shape) * score_s * waves * units / blocks;
+  return shape.Scores() * ComputedShare(shape) * score_s * waves * units / blocks;
 }
 
 KernelTime FusedTime(const base::OpRecord& record, const RankDevice& device) {
@@ -89,12 +106,15 @@ KernelTime UnfusedProductsTime(const AttentionShape& shape, bool backward,
     return ProductSeconds({.m = m, .n = n, .k = k, .batch = shape.batch_heads},
                           device.activation_flops_per_s, wide_bytes + narrow_bytes, device);
   };
-  // Into scores, and out of them, once forward and twice backward.
-  const double into_s = seconds(shape.queries, shape.keys, shape.head_dim);
-  const double out_s = seconds(shape.queries, shape.head_dim, shape.keys);
-  const double transposed_s = backward ? seconds(shape.keys, shape.head_dim, shape.queries) : 0;
+  // Forward: scores, then values. Backward: dP as the scores; dQ, dK and dV out of wide operands.
+  const double scores_s = seconds(shape.queries, shape.keys, shape.head_dim);
+  const double products_s = backward
+                                ? seconds(shape.queries, shape.keys, shape.value_dim) +
+                                      seconds(shape.queries, shape.head_dim, shape.keys) +
+                                      seconds(shape.keys, shape.head_dim, shape.queries) +
+                                      seconds(shape.keys, shape.value_dim, shape.queries)
+                                : scores_s + seconds(shape.queries, shape.value_dim, shape.keys);
   const double num_kernels = backward ? 4 : 2;
-  const double products_s = backward ? into_s + out_s + 2 * transposed_s : into_s + out_s;
   return {.device_s = products_s + num_kernels * device.launch_overhead_s,
           .num_kernels = num_kernels};
 }

@@ -18,18 +18,42 @@ int64_t SplitK(int64_t tiles, int64_t k, int64_t units) {
   return std::max<int64_t>(1, std::min(units / tiles, k / kLeastSplitK));
 }
 
+// A grouped product is a batch of as many, its rows (of a weight gradient: its inner dimension)
+// split evenly.
+MatMulShape ShapeOf(const base::OpRecord& record) {
+  MatMulShape shape{.m = record.dims[0], .n = record.dims[1], .k = record.dims[2]};
+  if (record.kind != base::OpKind::kGroupedMatMul) return shape;
+  shape.batch = std::max<int64_t>(1, record.dims[6]);
+  int64_t& split =
+      record.dims[3] == static_cast<int64_t>(base::MatMulLayout::kTN) ? shape.k : shape.m;
+  split = std::max<int64_t>(1, base::CeilDiv(split, shape.batch));
+  return shape;
+}
+
+// Elements of the operands and of the result.
+struct MatMulElements {
+  double a = 0, b = 0, c = 0;
+};
+
+MatMulElements ElementsOf(const base::OpRecord& record) {
+  const MatMulShape shape = ShapeOf(record);
+  const auto batch = static_cast<double>(shape.batch), m = static_cast<double>(shape.m),
+             n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
+  return {.a = batch * m * k, .b = batch * k * n, .c = batch * m * n};
+}
+
 // Bytes that the kernel of a product moves: operands, result, what it adds to.
 double ProductBytes(const base::OpRecord& record, const RankDevice& device) {
-  const auto m = static_cast<double>(record.dims[0]), n = static_cast<double>(record.dims[1]),
-             k = static_cast<double>(record.dims[2]);
+  const MatMulElements elements = ElementsOf(record);
   const auto operand_bytes = static_cast<double>(device.matmul_element_bytes);
   const auto result_bytes = static_cast<double>(device.element_bytes);
   const bool accumulates = record.dims[4] != 0 && device.runtime.fused_gradient_accumulation;
   const auto epilogue = static_cast<base::Epilogue>(record.dims[5]);
   const bool has_aux = device.runtime.product_epilogues && (epilogue == base::Epilogue::kBiasGelu ||
                                                             epilogue == base::Epilogue::kGeluGrad);
-  return (m * k + k * n) * operand_bytes + m * n * (accumulates ? 2 * kFp32Bytes : result_bytes) +
-         (has_aux ? m * n * result_bytes : 0);
+  return (elements.a + elements.b) * operand_bytes +
+         elements.c * (accumulates ? 2 * kFp32Bytes : result_bytes) +
+         (has_aux ? elements.c * result_bytes : 0);
 }
 
 // Operands cast to 8 bits: read, written as they are and transposed for the other products. The
@@ -37,15 +61,14 @@ double ProductBytes(const base::OpRecord& record, const RankDevice& device) {
 // weight gradient finds both cast.
 KernelTime CastTime(const base::OpRecord& record, const RankDevice& device) {
   if (device.matmul_element_bytes >= device.element_bytes) return {};
-  const auto m = static_cast<double>(record.dims[0]), n = static_cast<double>(record.dims[1]),
-             k = static_cast<double>(record.dims[2]);
+  const MatMulElements elements = ElementsOf(record);
   const auto bytes_per_element =
       static_cast<double>(device.element_bytes + 2 * device.matmul_element_bytes);
   switch (static_cast<base::MatMulLayout>(record.dims[3])) {
     case base::MatMulLayout::kNT:
-      return StreamTime((m * k + n * k) * bytes_per_element, 2, device);
+      return StreamTime((elements.a + elements.b) * bytes_per_element, 2, device);
     case base::MatMulLayout::kNN:
-      return StreamTime(m * k * bytes_per_element, 1, device);
+      return StreamTime(elements.a * bytes_per_element, 1, device);
     case base::MatMulLayout::kTN:
       return {};
   }
@@ -55,9 +78,7 @@ KernelTime CastTime(const base::OpRecord& record, const RankDevice& device) {
 // Bias and activation as kernels of their own.
 KernelTime EpilogueTime(const base::OpRecord& record, const RankDevice& device) {
   if (device.runtime.product_epilogues) return {};
-  const double pass_bytes = static_cast<double>(record.dims[0]) *
-                            static_cast<double>(record.dims[1]) *
-                            static_cast<double>(device.element_bytes);
+  const double pass_bytes = ElementsOf(record).c * static_cast<double>(device.element_bytes);
   const bool fused = device.runtime.fused_activation;
   switch (static_cast<base::Epilogue>(record.dims[5])) {
     case base::Epilogue::kBiasGelu:  // x, y; apart: x and x + bias too
@@ -128,7 +149,7 @@ double ProductSeconds(const MatMulShape& shape, double flops_per_s, double bytes
 }
 
 KernelTime MatMulTime(const base::OpRecord& record, const RankDevice& device) {
-  const MatMulShape shape{.m = record.dims[0], .n = record.dims[1], .k = record.dims[2]};
+  const MatMulShape shape = ShapeOf(record);
   KernelTime time{.device_s = ProductSeconds(shape, device.matmul_flops_per_s,
                                              ProductBytes(record, device), device) +
                               device.launch_overhead_s,

@@ -11,6 +11,7 @@ KernelTime OpTime(const base::OpRecord& record, const RankDevice& device) {
   TESSERA_CHECK(!base::IsCommunication(record.kind), base::ToString(record));
   switch (record.kind) {
     case base::OpKind::kMatMul:
+    case base::OpKind::kGroupedMatMul:
       return MatMulTime(record, device);
     case base::OpKind::kAttentionForward:
     case base::OpKind::kAttentionBackward:
