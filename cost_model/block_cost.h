@@ -31,6 +31,9 @@ struct BlockCost {
   AxisSeconds backward_comm;
   double recompute_s = 0;
   AxisSeconds recompute_comm;
+  // The host's time to launch all that a pass runs, recomputation and collectives included.
+  double forward_host_s = 0;
+  double backward_host_s = 0;
   // Matrix products and attention run again, on this rank. [FLOPs]
   double recompute_flops = 0;
 
@@ -40,6 +43,9 @@ struct BlockCost {
   }
   AxisSeconds Communication() const;
   void Add(const BlockCost& other, double times = 1);
+  // A pass takes no less than its launches: where the host is slower the device waits, which
+  // counts as computing.
+  void WaitForHost();
 };
 
 struct BlockCosts {

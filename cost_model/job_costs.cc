@@ -118,7 +118,8 @@ ParameterCounts MakeParameterCounts(const spec::ModelSpec& model,
 
 JobCosts::JobCosts(Job job)
     : job_(std::move(job)),
-      device_(MakeRankDevice(job_.cluster, job_.training.precision, job_.num_devices)),
+      device_(
+          MakeRankDevice(job_.cluster, job_.training.precision, job_.num_devices, job_.runtime)),
       network_(MakeNetwork(job_.cluster, job_.num_devices)) {}
 
 const MicrobatchCost& JobCosts::MicrobatchOf(const spec::ParallelSpec& parallel,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/elementwise_cost.h"
 #include "cost_model/op_cost.h"
 #include "cost_model/spec/flat_layout.h"
 
@@ -62,21 +63,12 @@ double TiedCommSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel
                           PlaceGroup(group, network.world_size, network.cluster), network);
 }
 
-// AdamW of an optimizer without a fused kernel: m, v, the denominator, the step and the decay as
-// passes of their own, 20 of them over fp32 numbers.
-constexpr double kUnfusedAdamBytes = 20 * kFp32Bytes;
-
 // On the device: its memory traffic.
 double OptimizerSeconds(const JobCosts& costs, int64_t elements) {
   const spec::PrecisionTypes types = spec::TypesOf(costs.job().training.precision);
-  double bytes = costs.job().runtime.fused_optimizer
-                     ? spec::MemoryBytesOf({.kind = base::OpKind::kAdamW, .dims = {elements}},
-                                           costs.device().element_bytes)
-                     : kUnfusedAdamBytes * static_cast<double>(elements);
-  if (types.has_master_weights) {
-    bytes += static_cast<double>(elements * base::SizeBytes(types.parameter));
-  }
-  return MemorySeconds(bytes, costs.device());
+  const auto own_type_bytes =
+      types.has_master_weights ? static_cast<double>(base::SizeBytes(types.parameter)) : 0;
+  return OptimizerTime(elements, own_type_bytes, costs.device()).device_s;
 }
 
 // On the host, one after the other: gradients arrive, the update, parameters leave.

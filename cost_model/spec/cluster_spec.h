@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,34 @@ struct EfficiencyPoint {
 };
 using EfficiencyTable = std::vector<EfficiencyPoint>;
 
+// How a GPU runs kernels. Matrix products are cut into output tiles, of which a compute unit (SM)
+// works on one at a time.
+struct KernelSpec {
+  int num_compute_units = 0;
+  // Tiles that products choose from: rows and columns are the largest ones halved until they fall
+  // below the smallest.
+  int largest_tile_rows = 0;
+  int largest_tile_columns = 0;
+  int smallest_tile = 0;
+  // Dense FLOP/s that an unboundedly large product sustains, by input type, at the clock that the
+  // power limit leaves; the peak where a type is missing.
+  std::map<base::DType, double> sustained_flops_per_s;
+  // Loading the operands of a tile of r rows and c columns slows its main loop by
+  // 1 + tile_load_cost * (1 / r + 1 / c).
+  double tile_load_cost = 0;
+  // Starting and finishing a tile takes as long as so many more elements of the inner dimension.
+  double tile_overhead_k = 0;
+  // Fused attention: share of the sustained rate that its products reach, and the scores that the
+  // device exponentiates in a second beside them.
+  double attention_forward_efficiency = 1;
+  double attention_backward_efficiency = 1;
+  double scores_per_s = 0;
+  // What an eager framework's host takes for each kernel, and beyond that for each collective.
+  double host_s_per_kernel = 0;
+  double host_s_per_collective = 0;
+  bool operator==(const KernelSpec&) const = default;
+};
+
 struct DeviceSpec {
   std::string name;
   int64_t memory_bytes = 0;
@@ -39,8 +68,10 @@ struct DeviceSpec {
   EfficiencyTable matmul_efficiency;               // by FLOPs of one product
   EfficiencyTable attention_efficiency;            // by FLOPs of one attention call
   EfficiencyTable memory_efficiency;               // by bytes moved by one operation
-  double power_w = 0;                              // 0: unknown
-  double price_per_hour = 0;                       // 0: unknown; in US dollars
+  // Prices operations by their shape; without it the two tables by FLOPs do.
+  std::optional<KernelSpec> kernels;
+  double power_w = 0;         // 0: unknown
+  double price_per_hour = 0;  // 0: unknown; in US dollars
   bool operator==(const DeviceSpec&) const = default;
 };
 

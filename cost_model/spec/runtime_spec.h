@@ -16,15 +16,19 @@ struct RuntimeSpec {
   // Kernels. An operation that is not fused is a chain of element-wise kernels, each with its own
   // passes over memory and its own launch.
   bool fused_norm = true;
-  bool fused_activation = true;  // bias and GELU, or SwiGLU
-  bool fused_softmax = true;     // of unfused attention: scale, mask, softmax
-  bool fused_residual = true;    // bias, dropout, residual
+  bool product_epilogues = true;  // bias and GELU inside the matrix product
+  bool fused_activation = true;   // outside of it: bias and GELU in one kernel; SwiGLU in one
+  bool fused_softmax = true;      // of unfused attention: scale, mask, softmax
+  bool fused_residual = true;     // bias, dropout, residual
   bool fused_rope = true;
   bool fused_cross_entropy = true;  // no fp32 copy of the logits beside their gradient
   bool fused_optimizer = true;
   bool fused_gradient_accumulation = true;  // weight gradients added to by the product itself
   bool hidden_dropout = false;              // masks of a byte an element are kept
   bool attention_dropout = false;
+  // Queries, keys and values, the attention's output and the gradients of both are copied to
+  // contiguous memory.
+  bool attention_copies = false;
   // Time that the host takes for one kernel, as a multiple of the machine's own (cluster files);
   // 0: captured graphs, no host time.
   double host_time_factor = 1;

@@ -46,25 +46,43 @@ void VisitOptional(FieldVisitor& fields, const std::string& key, std::optional<S
   fields.Object(key, [&](FieldVisitor& inner) { visit(inner, *section); });
 }
 
+// FLOP/s by the input type of matrix products.
+void VisitRates(FieldVisitor& fields, std::map<base::DType, double>& rates) {
+  using base::DType;
+  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8}) {
+    const std::string name(base::ToString(type));
+    if (fields.Present(name, rates.count(type) > 0)) fields.Number(name, rates[type], kPositive);
+  }
+}
+
+void VisitKernels(FieldVisitor& fields, KernelSpec& kernels) {
+  fields.Integer("num_compute_units", kernels.num_compute_units, kSizeRange);
+  fields.Integer("largest_tile_rows", kernels.largest_tile_rows, kSizeRange);
+  fields.Integer("largest_tile_columns", kernels.largest_tile_columns, kSizeRange);
+  fields.Integer("smallest_tile", kernels.smallest_tile, kSizeRange);
+  fields.Object("sustained_flops_per_s",
+                [&](FieldVisitor& rates) { VisitRates(rates, kernels.sustained_flops_per_s); });
+  fields.Number("tile_load_cost", kernels.tile_load_cost, kNotNegative);
+  fields.Number("tile_overhead_k", kernels.tile_overhead_k, kNotNegative);
+  fields.Number("attention_forward_efficiency", kernels.attention_forward_efficiency, kFraction);
+  fields.Number("attention_backward_efficiency", kernels.attention_backward_efficiency, kFraction);
+  fields.Number("scores_per_s", kernels.scores_per_s, kPositive);
+  fields.Number("host_s_per_kernel", kernels.host_s_per_kernel, kNotNegative);
+  fields.Number("host_s_per_collective", kernels.host_s_per_collective, kNotNegative);
+}
+
 void VisitDevice(FieldVisitor& fields, DeviceSpec& device) {
   fields.Text("name", device.name);
   fields.Integer("memory_bytes", device.memory_bytes, {.minimum = 1});
   fields.Integer("reserved_memory_bytes", device.reserved_memory_bytes, kCountRange, kOptional);
   fields.Number("memory_bandwidth_bytes_per_s", device.memory_bandwidth_bytes_per_s, kPositive);
-  fields.Object("peak_flops_per_s", [&](FieldVisitor& peaks) {
-    using base::DType;
-    for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8}) {
-      const std::string name(base::ToString(type));
-      const bool is_set = device.peak_flops_per_s.count(type) > 0;
-      if (peaks.Present(name, is_set)) {
-        peaks.Number(name, device.peak_flops_per_s[type], kPositive);
-      }
-    }
-  });
+  fields.Object("peak_flops_per_s",
+                [&](FieldVisitor& peaks) { VisitRates(peaks, device.peak_flops_per_s); });
   fields.Number("launch_overhead_s", device.launch_overhead_s, kNotNegative, kOptional);
   fields.Table("matmul_efficiency_by_flops", device.matmul_efficiency);
   fields.Table("attention_efficiency_by_flops", device.attention_efficiency);
   fields.Table("memory_efficiency_by_bytes", device.memory_efficiency);
+  VisitOptional(fields, "kernels", device.kernels, VisitKernels);
   fields.Number("power_w", device.power_w, kNotNegative, kOptional);
   fields.Number("price_per_hour_usd", device.price_per_hour, kNotNegative, kOptional);
 }
@@ -264,6 +282,8 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Text("name", runtime.name);
   fields.Remark("source");
   fields.Flag("fused_norm", runtime.fused_norm, kOptional);
+  fields.Flag("product_epilogues", runtime.product_epilogues, kOptional);
+  fields.Flag("attention_copies", runtime.attention_copies, kOptional);
   fields.Flag("fused_activation", runtime.fused_activation, kOptional);
   fields.Flag("fused_softmax", runtime.fused_softmax, kOptional);
   fields.Flag("fused_residual", runtime.fused_residual, kOptional);
