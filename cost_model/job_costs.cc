@@ -11,7 +11,7 @@ namespace tessera::cost_model {
 namespace {
 
 // Packs what MicrobatchCost depends on. FindViolations keeps sizes below 2^31.
-LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel) {
+LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute recompute) {
   LayoutKey key;
   key.AddSize(parallel.micro_batch_size);
   key.AddSize(parallel.tensor_parallel_size);
@@ -19,7 +19,7 @@ LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel) {
   key.AddSize(parallel.expert_parallel_size);
   key.AddSize(parallel.expert_tensor_parallel_size);
   key.AddChoice(parallel.sequence_parallel);
-  key.AddChoice(static_cast<uint64_t>(parallel.recompute));
+  key.AddChoice(static_cast<uint64_t>(recompute));
   key.AddChoice(static_cast<uint64_t>(parallel.attention));
   key.AddChoice(static_cast<uint64_t>(parallel.context_kind));
   key.AddChoice(parallel.schedule == spec::ScheduleKind::kInterleaved);
@@ -55,8 +55,8 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device, cons
         spec::LayerWeightOperandBytes(job.model, job.training, parallel, form, cost.shape);
   }
   cost.embedding_saved_bytes = spec::SumBytes(spec::EmbeddingSavedTensors(cost.shape));
-  cost.head_saved_bytes =
-      spec::SumBytes(spec::HeadKeptTensors(job.model, job.training, cost.shape, job.runtime));
+  cost.head_saved_bytes = spec::SumBytes(
+      spec::HeadKeptTensors(job.model, job.training, parallel, cost.shape, job.runtime));
   cost.head_peak_bytes =
       spec::HeadPeakBytes(job.model, job.training, parallel, cost.shape, job.runtime);
   cost.workspace_bytes = WorkspaceBytes(job.model, job.training, parallel, cost.shape);
@@ -130,12 +130,19 @@ ParameterCounts MakeParameterCounts(const spec::ModelSpec& model,
 
 JobCosts::JobCosts(Job job)
     : job_(std::move(job)),
-      device_(MakeRankDevice(job_.cluster, job_.training.precision, job_.num_devices)),
+      device_(
+          MakeRankDevice(job_.cluster, job_.training.precision, job_.num_devices, job_.runtime)),
       network_(MakeNetwork(job_.cluster, job_.num_devices)) {}
 
-const MicrobatchCost& JobCosts::MicrobatchOf(const spec::ParallelSpec& parallel) {
-  const auto [entry, is_new] = microbatches_.try_emplace(MicrobatchKey(parallel));
-  if (is_new) entry->second = MakeMicrobatchCost(job_, device_, network_, parallel);
+const MicrobatchCost& JobCosts::MicrobatchOf(const spec::ParallelSpec& parallel,
+                                             spec::Recompute recompute) {
+  const auto [entry, is_new] = microbatches_.try_emplace(MicrobatchKey(parallel, recompute));
+  if (is_new) {
+    spec::ParallelSpec alike = parallel;
+    alike.recompute = recompute;
+    alike.recomputed_layers_per_virtual_stage.clear();
+    entry->second = MakeMicrobatchCost(job_, device_, network_, alike);
+  }
   return entry->second;
 }
 

@@ -86,7 +86,11 @@ class JobCosts {
   const Network& network() const { return network_; }
 
   // The references stay valid as long as this object.
-  const MicrobatchCost& MicrobatchOf(const spec::ParallelSpec& parallel);
+  const MicrobatchCost& MicrobatchOf(const spec::ParallelSpec& parallel) {
+    return MicrobatchOf(parallel, parallel.recompute);
+  }
+  // As if every layer were recomputed like that.
+  const MicrobatchCost& MicrobatchOf(const spec::ParallelSpec& parallel, spec::Recompute recompute);
   const ParameterCounts& ParametersOf(const spec::ParallelSpec& parallel);
 
  private:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <map>
 #include <sstream>
 
 #include "cost_model/base/check.h"
@@ -38,18 +37,14 @@ StageParts PartsOfParameters(const std::vector<spec::VirtualStage>& own,
                              const spec::ParallelSpec& parallel) {
   StageParts parts;
   parts.state = spec::StateBytesOf(own, model, training, parallel);
-  std::map<int, int64_t> elements_by_layer;  // -1: embedding and head
   for (const spec::VirtualStage& chunk : own) {
-    for (const spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, chunk)) {
-      elements_by_layer[parameter.layer] +=
-          spec::SliceOf(parameter, parallel.tensor_parallel_size, 0).num_elements;
+    spec::VirtualStage ends = chunk;
+    ends.num_layers = 0;
+    for (const spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, ends)) {
+      parts.end_elements += spec::SliceOf(parameter, parallel.tensor_parallel_size, 0).num_elements;
     }
     parts.placeholder_bytes =
         std::max(parts.placeholder_bytes, PlaceholderBytes(model, training, parallel, chunk));
-  }
-  for (const auto& [layer, elements] : elements_by_layer) {
-    int64_t& most = layer < 0 ? parts.end_elements : parts.layer_elements;
-    most = std::max(most, elements);
   }
   return parts;
 }

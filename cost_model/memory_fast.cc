@@ -24,7 +24,7 @@ int64_t LayersSavedBytesFast(const spec::ParallelSpec& parallel, int64_t num_mic
 }
 
 // Most bytes of activations on a stage.
-int64_t ActivationBytesFast(const Job& job, const spec::ParallelSpec& parallel,
+int64_t ActivationBytesFast(JobCosts& costs, const spec::ParallelSpec& parallel,
                             const MicrobatchCost& microbatch, const StepParts& parts, int stage) {
   const int num_stages = parallel.pipeline_parallel_size;
   int64_t pass_bytes = 0;  // of the chunk that holds most
@@ -33,16 +33,24 @@ int64_t ActivationBytesFast(const Job& job, const spec::ParallelSpec& parallel,
   for (size_t i = stage; i < parts.forms.size(); i += num_stages) {
     int64_t chunk_bytes = 0;
     operand_bytes = 0;  // one chunk: the schedules with weight passes have no more
-    for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
-      if (parts.forms[i][form] == 0) continue;
-      chunk_bytes += parts.forms[i][form] * microbatch.layer_saved_bytes[form];
-      operand_bytes += parts.forms[i][form] * microbatch.layer_weight_operand_bytes[form];
-      running_bytes = std::max(running_bytes, microbatch.layer_running_bytes[form]);
+    const auto add = [&](const spec::PerForm<int>& num_layers, const MicrobatchCost& cost) {
+      for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+        if (num_layers[form] == 0) continue;
+        chunk_bytes += num_layers[form] * cost.layer_saved_bytes[form];
+        operand_bytes += num_layers[form] * cost.layer_weight_operand_bytes[form];
+        running_bytes = std::max(running_bytes, cost.layer_running_bytes[form]);
+      }
+    };
+    if (parts.recomputed.empty()) {
+      add(parts.forms[i], microbatch);
+    } else {
+      add(parts.recomputed[i], microbatch);
+      add(KeptForms(parts, i), costs.MicrobatchOf(parallel, spec::Recompute::kNone));
     }
     pass_bytes = std::max(pass_bytes, chunk_bytes);
   }
   const bool has_head = stage == num_stages - 1;
-  if (job.runtime.keeps_stage_outputs && !has_head) {
+  if (costs.job().runtime.keeps_stage_outputs && !has_head) {
     pass_bytes += static_cast<int64_t>(microbatch.transfer_bytes);
   }
   const int64_t passes = MaxPassesInFlight(parallel, parts.num_microbatches, stage);
@@ -60,6 +68,23 @@ int64_t ActivationBytesFast(const Job& job, const spec::ParallelSpec& parallel,
   return bytes + std::max(head_bytes, running_bytes);
 }
 
+// Of pipeline stage `stage`, whose parameters are `parameters`.
+spec::StateElements StateElementsOf(const ParameterCounts& counts,
+                                    const StageParameterCounts& parameters, bool has_embedding,
+                                    bool has_head) {
+  spec::StateElements elements{.elements = parameters.elements,
+                               .expert_elements = parameters.expert_elements};
+  for (const PartParameters& layer : counts.layers) {
+    elements.largest_layer = std::max(elements.largest_layer, layer.elements);
+  }
+  elements.largest_part = elements.largest_layer;
+  if (has_embedding) {
+    elements.largest_part = std::max(elements.largest_part, counts.embedding.elements);
+  }
+  if (has_head) elements.largest_part = std::max(elements.largest_part, counts.head.elements);
+  return elements;
+}
+
 // Bytes on a rank of a stage: StageMemory without terms.
 spec::StageMemory StageMemoryFast(JobCosts& costs, const spec::ParallelSpec& parallel,
                                   const StepParts& parts, int stage) {
@@ -68,15 +93,12 @@ spec::StageMemory StageMemoryFast(JobCosts& costs, const spec::ParallelSpec& par
   const ParameterCounts& counts = costs.ParametersOf(parallel);
   const bool has_embedding = stage == 0;
   const bool has_head = stage == parallel.pipeline_parallel_size - 1;
-  const int64_t elements =
-      CountParameters(counts, PipelineStageForms(parts, parallel, stage), has_embedding, has_head)
-          .elements;
+  const StageParameterCounts parameters =
+      CountParameters(counts, PipelineStageForms(parts, parallel, stage), has_embedding, has_head);
   StageParts numbers;
-  numbers.state = spec::StateBytesOf(elements, job.training, parallel);
-  numbers.activations_bytes = ActivationBytesFast(job, parallel, microbatch, parts, stage);
-  for (const PartParameters& layer : counts.layers) {
-    numbers.layer_elements = std::max(numbers.layer_elements, layer.elements);
-  }
+  numbers.state = spec::StateBytesOf(StateElementsOf(counts, parameters, has_embedding, has_head),
+                                     job.training, parallel);
+  numbers.activations_bytes = ActivationBytesFast(costs, parallel, microbatch, parts, stage);
   numbers.end_elements =
       (has_embedding ? counts.embedding.elements : 0) + (has_head ? counts.head.elements : 0);
   numbers.placeholder_bytes = microbatch.placeholder_bytes;

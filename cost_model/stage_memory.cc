@@ -12,30 +12,19 @@ constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kMomentBytes = 8;  // AdamW's m and v in fp32
 
 // Elements behind Tessera's bytes.
-struct StateElements {
+struct HeldElements {
   int64_t weights = 0;
   int64_t gradients = 0;
   int64_t optimizer = 0;
 };
 
-StateElements ElementsOf(const spec::StateBytes& state, const spec::TrainingSpec& training) {
+HeldElements ElementsOf(const spec::StateBytes& state, const spec::TrainingSpec& training,
+                        const spec::ParallelSpec& parallel) {
   const spec::PrecisionTypes types = spec::TypesOf(training.precision);
   const int64_t optimizer_bytes = kMomentBytes + (types.has_master_weights ? kFloatBytes : 0);
   return {.weights = state.weights_bytes / base::SizeBytes(types.parameter),
-          .gradients = state.gradients_bytes / base::SizeBytes(types.gradient),
+          .gradients = state.gradients_bytes / spec::GradientBytes(training, parallel),
           .optimizer = state.optimizer_bytes / optimizer_bytes};
-}
-
-// Layers whose parameters ZeRO 3 holds whole, and one layer's gradients before they are scattered:
-// as the products leave them, and a copy in the type that is reduced.
-int64_t GatheredBytes(const spec::TrainingSpec& training, const spec::ParallelSpec& parallel,
-                      const spec::RuntimeSpec& runtime, const StageParts& parts) {
-  if (parallel.zero_stage < 3) return 0;
-  const int64_t element_bytes = base::SizeBytes(spec::TypesOf(training.precision).activation);
-  const int64_t reduced_bytes = base::SizeBytes(parallel.gradient_reduce_type);
-  const int64_t ends = runtime.gathers_embedding_and_head ? parts.end_elements : 0;
-  return (runtime.num_gathered_layers * parts.layer_elements + ends) * element_bytes +
-         parts.layer_elements * (element_bytes + reduced_bytes);
 }
 
 }  // namespace
@@ -44,11 +33,8 @@ spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::Trainin
                               const spec::ParallelSpec& parallel,
                               const spec::RuntimeSpec& runtime) {
   const spec::PrecisionTypes types = spec::TypesOf(training.precision);
-  const StateElements elements = ElementsOf(state, training);
-  int64_t gradient_bytes = base::SizeBytes(types.gradient);
-  if (runtime.gradients_in_reduce_type) {
-    gradient_bytes = base::SizeBytes(parallel.gradient_reduce_type);
-  }
+  const HeldElements elements = ElementsOf(state, training, parallel);
+  int64_t gradient_bytes = spec::GradientBytes(training, parallel);
   const bool is_fp32 = gradient_bytes == kFloatBytes;
   int64_t optimizer_bytes = kMomentBytes;
   if (types.has_master_weights && !runtime.fp32_parameters) optimizer_bytes += kFloatBytes;
@@ -104,13 +90,17 @@ StageBuffers BuffersOf(const spec::ClusterSpec& cluster, const spec::TrainingSpe
   buffers.workspace_bytes =
       runtime.autograd ? cluster.device.matmul_workspace_bytes : parts.workspace_bytes;
   buffers.placeholder_bytes = runtime.weight_gradient_placeholders ? parts.placeholder_bytes : 0;
-  buffers.gathered_bytes = GatheredBytes(training, parallel, runtime, parts);
   const int64_t element_bytes = base::SizeBytes(spec::TypesOf(training.precision).activation);
+  buffers.gathered_bytes = parts.state.gathered_bytes;
+  if (runtime.gathers_embedding_and_head && parts.state.gathered_bytes > 0) {
+    buffers.gathered_bytes += parts.end_elements * element_bytes;
+  }
   if (parallel.data_parallel_size * parallel.context_parallel_size > 1) {
     buffers.communication_bytes = runtime.communication_buffer_elements * element_bytes;
   }
-  const double update_bytes = runtime.update_bytes_per_parameter *
-                              static_cast<double>(ElementsOf(parts.state, training).optimizer);
+  const double update_bytes =
+      runtime.update_bytes_per_parameter *
+      static_cast<double>(ElementsOf(parts.state, training, parallel).optimizer);
   buffers.update_bytes = std::max<int64_t>(0, std::llround(update_bytes) - parts.activations_bytes);
   buffers.context_bytes = cluster.device.reserved_memory_bytes +
                           NumCommunicators(parallel) * cluster.device.communicator_memory_bytes;

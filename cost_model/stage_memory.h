@@ -12,8 +12,7 @@ namespace tessera::cost_model {
 struct StageParts {
   spec::StateBytes state;         // Tessera's, spec::StateBytesOf
   int64_t activations_bytes = 0;  // peak along the schedule, working sets included
-  int64_t layer_elements = 0;     // parameters of the largest layer, unsharded over data ranks
-  int64_t end_elements = 0;       // of embedding and head, likewise
+  int64_t end_elements = 0;       // parameters of embedding and head, not sharded over data ranks
   int64_t placeholder_bytes = 0;  // PlaceholderBytes of the stage's layers
   int64_t workspace_bytes = 0;    // WorkspaceBytes: without autograd
 };

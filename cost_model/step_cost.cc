@@ -12,7 +12,7 @@ namespace {
 double RecomputedFlops(const StepParts& parts, const spec::ParallelSpec& parallel) {
   double flops = 0;
   for (const BlockCost& cost : parts.costs) flops += cost.recompute_flops;
-  return flops * static_cast<double>(parts.num_microbatches) * parallel.data_parallel_size *
+  return flops * static_cast<double>(parts.num_microbatches) * spec::GradientGroupSize(parallel) *
          parallel.tensor_parallel_size;
 }
 

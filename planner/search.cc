@@ -18,7 +18,7 @@ std::vector<spec::Violation> FindRuleViolations(const Request& request,
                                                 const spec::ParallelSpec& parallel) {
   const cost_model::Job& job = request.job;
   // First what no other size of an axis would change.
-  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job.model, parallel);
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job, parallel);
   if (!violations.empty()) return violations;
   return spec::FindViolations(job.model, job.training, parallel, job.num_devices);
 }

@@ -56,6 +56,12 @@ std::string_view ToString(OpKind kind) {
       return "token_unpermute";
     case OpKind::kGroupedMatMul:
       return "grouped_matmul";
+    case OpKind::kWeightedGeluForward:
+      return "weighted_gelu_forward";
+    case OpKind::kWeightedGeluBackward:
+      return "weighted_gelu_backward";
+    case OpKind::kKeyAssembly:
+      return "key_assembly";
     case OpKind::kSumOfSquares:
       return "sum_of_squares";
     case OpKind::kAdamW:

@@ -18,8 +18,8 @@ enum class OpKind : uint8_t {
   kRmsNormBackward,    // num_rows, width, adds_residual (0|1)
   kResidualAdd,        // num_rows, width, has_bias (0|1)
   kBiasGrad,           // num_rows, width
-  kSwiGluForward,      // num_rows, width (of the output)
-  kSwiGluBackward,     // num_rows, width (of the output)
+  kSwiGluForward,      // num_rows, width (of the output), weighted (0|1): by a factor for each row
+  kSwiGluBackward,     // num_rows, width (of the output), weighted (0|1)
   kRope,               // num_rows, num_heads (q and k together), head_dim, inverse (0|1)
   // batch, sequence, num_heads, num_kv_heads, head_dim (of queries and keys), AttentionStats; then,
   // where they differ from the plain case: sequence of keys and values (0: as the queries'),
@@ -37,11 +37,16 @@ enum class OpKind : uint8_t {
   kRouterForward,   // num_rows, num_experts, experts per row: softmax and choice, fp32
   kRouterBackward,  // num_rows, num_experts, experts per row
   kAuxiliaryLoss,   // num_rows, num_experts: loss that balances the load, and its gradient
-  kTokenPermute,    // routed rows, width, tokens, weighted (0|1): rows in the experts' order
-  kTokenUnpermute,  // routed rows, width, tokens, weighted (0|1): each token the sum of its rows
+  kTokenPermute,    // routed rows, width, tokens: rows in the experts' order
+  kTokenUnpermute,  // routed rows, width, tokens: each token the sum of its rows
   // m, n, k, MatMulLayout, accumulate (0|1), Epilogue, num_groups: a product for each of num_groups
   // experts, between which the rows (m; of kTN: k) lie evenly split.
   kGroupedMatMul,
+  kWeightedGeluForward,   // num_rows, width: GELU by a factor for each row
+  kWeightedGeluBackward,  // num_rows, width
+  // num_rows, num_heads, head_dim, inverse (0|1): keys of latent attention from each head's own
+  // part and the rotary part that all share; inverse: their gradients apart.
+  kKeyAssembly,
   kSumOfSquares,   // number of elements
   kAdamW,          // number of elements
   kScale,          // number of elements

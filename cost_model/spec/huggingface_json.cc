@@ -3,10 +3,10 @@
 #include <optional>
 
 #include "cost_model/base/error.h"
-#include "cost_model/spec/field_reader_json.h"
+#include "cost_model/spec/huggingface_config_json.h"
+#include "cost_model/spec/huggingface_forms_json.h"
 #include "cost_model/spec/import_json.h"
 #include "cost_model/spec/plan_json.h"
-#include "cost_model/spec/strict_json.h"
 
 namespace tessera::spec {
 namespace {
@@ -22,72 +22,18 @@ struct FamilyDefaults {
   double rms_norm_eps;
   double rope_theta;
 };
-constexpr FamilyDefaults kRotaryFamilies[] = {{"llama", 0, 1e-6, 1e4},
-                                              {"mistral", 8, 1e-6, 1e4},
-                                              {"qwen2", 32, 1e-6, 1e4},
-                                              {"mixtral", 8, 1e-5, 1e6}};
+constexpr FamilyDefaults kRotaryFamilies[] = {
+    {"llama", 0, 1e-6, 1e4},     {"mistral", 8, 1e-6, 1e4},     {"qwen2", 32, 1e-6, 1e4},
+    {"mixtral", 8, 1e-5, 1e6},   {"qwen3", 32, 1e-6, 1e4},      {"qwen2_moe", 16, 1e-6, 1e4},
+    {"qwen3_moe", 4, 1e-6, 1e4}, {"deepseek_v2", 0, 1e-6, 1e4}, {"deepseek_v3", 0, 1e-6, 1e4},
+    {"kimi_k2", 0, 1e-6, 1e4},   {"gpt_oss", 8, 1e-5, 150000}};
 
-bool IsNull(const json* value) { return value == nullptr || value->is_null(); }
+bool StartsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+bool HasLatentAttention(const std::string& model_type) {
+  return StartsWith(model_type, "deepseek_") || model_type == "kimi_k2";
+}
 
-// Reads through a FieldReader, whose unread keys are of no interest here; null counts as absent.
-class Config {
- public:
-  Config(const json& document, const std::string& file)
-      : reader_(document, file, ""), document_(document), file_(file) {}
-
-  bool Has(const std::string& key) const { return document_.contains(key); }
-  int64_t Size(const std::string& key) {
-    if (IsNull(reader_.Take(key))) {
-      reader_.Fail(key, Has(key) ? "null" : "nothing", "an integer of at least 1");
-    }
-    int64_t value = 0;
-    reader_.Integer(key, value, kSizeRange);
-    return value;
-  }
-  int64_t SizeOr(const std::string& key, int64_t fallback) {
-    return IsNull(reader_.Take(key)) ? fallback : Size(key);
-  }
-  int Count(const std::string& key) { return static_cast<int>(Size(key)); }
-  double NumberOr(const std::string& key, double value) {
-    if (!IsNull(reader_.Take(key))) reader_.Number(key, value, kPositive);
-    return value;
-  }
-  bool FlagOr(const std::string& key, bool value) {
-    if (!IsNull(reader_.Take(key))) reader_.Flag(key, value);
-    return value;
-  }
-  std::string Text(const std::string& key, const std::string& expected) {
-    std::string value;
-    if (IsNull(reader_.Take(key))) reader_.Fail(key, "nothing", expected);
-    reader_.Text(key, value);
-    return value;
-  }
-
-  // Refuses another value than `only`; absent and null are fine.
-  void Only(const std::string& key, const json& only, const std::string& expected) {
-    const json* value = reader_.Take(key);
-    if (!IsNull(value) && *value != only) reader_.Fail(key, DescribeJson(*value), expected);
-  }
-  void OnlyText(const std::string& key, const std::vector<std::string>& names) {
-    const json* value = reader_.Take(key);
-    if (IsNull(value)) return;
-    reader_.Name(key, names, 0, Presence::kRequired);
-  }
-  const json* Optional(const std::string& key) {
-    const json* value = reader_.Take(key);
-    return IsNull(value) ? nullptr : value;
-  }
-  [[noreturn]] void Fail(const std::string& key, const std::string& found,
-                         const std::string& expected) const {
-    reader_.Fail(key, found, expected);
-  }
-  const std::string& file() const { return file_; }
-
- private:
-  FieldReader reader_;
-  const json& document_;
-  const std::string& file_;
-};
+using Config = HuggingFaceConfig;
 
 ModelSpec ReadGpt2(Config& config) {
   ModelSpec model;
@@ -139,6 +85,9 @@ void ReadRopeParameters(const json& parameters, const std::string& key, Config& 
 void ReadRope(Config& config, const FamilyDefaults& defaults, ModelSpec& model) {
   model.position = PositionKind::kRope;
   model.rope_theta = config.NumberOr("rope_theta", defaults.rope_theta);
+  // Their YaRN (Peng et al. 2023, arXiv:2309.00071) changes angles alone.
+  const std::string model_type = defaults.model_type;
+  if (HasLatentAttention(model_type) || model_type == "gpt_oss") return;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (const json* parameters = config.Optional(key)) {
       ReadRopeParameters(*parameters, key, config, model);
@@ -150,8 +99,8 @@ void ReadRope(Config& config, const FamilyDefaults& defaults, ModelSpec& model) 
 // Attention over the last `sliding_window` tokens only differs from full attention when a sequence
 // is longer than the window.
 void RefuseSlidingWindow(Config& config, const std::string& model_type, int64_t max_length) {
-  if (model_type == "llama") return;
-  if (model_type == "qwen2" && !config.FlagOr("use_sliding_window", false)) return;
+  if (model_type == "llama" || model_type == "gpt_oss" || HasLatentAttention(model_type)) return;
+  if (StartsWith(model_type, "qwen") && !config.FlagOr("use_sliding_window", false)) return;
   constexpr int64_t kMistralDefault = 4096;  // where the key is absent; null switches it off
   const bool defaulted = model_type == "mistral" && !config.Has("sliding_window");
   const int64_t window = defaulted ? kMistralDefault : config.SizeOr("sliding_window", max_length);
@@ -166,8 +115,13 @@ void ReadBiases(Config& config, const std::string& model_type, ModelSpec& model)
   if (model_type == "llama") {
     model.qkv_bias = model.attention_output_bias = config.FlagOr("attention_bias", false);
     model.mlp_bias = config.FlagOr("mlp_bias", false);
-  } else if (model_type == "qwen2") {
+  } else if (model_type == "qwen2" || model_type == "qwen2_moe") {
     model.qkv_bias = true;
+  } else if (model_type == "gpt_oss") {
+    model.qkv_bias = model.attention_output_bias = config.FlagOr("attention_bias", true);
+    model.mlp_bias = true;
+  } else {
+    config.Only("attention_bias", false, "false");
   }
 }
 
@@ -183,12 +137,16 @@ ModelSpec ReadRotaryFamily(Config& config, const FamilyDefaults& defaults) {
   model.num_key_value_heads = has_kv_heads ? config.Count("num_key_value_heads")
                               : defaults.num_key_value_heads > 0 ? defaults.num_key_value_heads
                                                                  : model.num_attention_heads;
-  if (config.Optional("head_dim") == nullptr &&
+  // Of latent attention the key means something else; ReadDeepSeekForms sets it.
+  const bool has_head_dim =
+      !HasLatentAttention(model_type) && config.Optional("head_dim") != nullptr;
+  if (!has_head_dim && !HasLatentAttention(model_type) &&
       model.hidden_size % model.num_attention_heads != 0) {
     config.Fail("hidden_size", Concat(model.hidden_size),
                 Concat("a multiple of the ", model.num_attention_heads, " heads"));
   }
-  model.head_dim = config.SizeOr("head_dim", model.hidden_size / model.num_attention_heads);
+  model.head_dim =
+      has_head_dim ? config.Size("head_dim") : model.hidden_size / model.num_attention_heads;
   model.ffn_hidden_size = config.Size("intermediate_size");
   model.vocab_size = config.Size("vocab_size");
   model.max_sequence_length = config.Size("max_position_embeddings");
@@ -199,6 +157,10 @@ ModelSpec ReadRotaryFamily(Config& config, const FamilyDefaults& defaults) {
   ReadRope(config, defaults, model);
   ReadBiases(config, model_type, model);
   RefuseSlidingWindow(config, model_type, model.max_sequence_length);
+  model.qk_norm = StartsWith(model_type, "qwen3");
+  if (model_type == "qwen2_moe" || model_type == "qwen3_moe") ReadQwenExperts(config, model);
+  if (model_type == "gpt_oss") ReadGptOssForms(config, model);
+  if (HasLatentAttention(model_type)) ReadDeepSeekForms(config, model);
   if (model_type == "mixtral") {
     model.moe = MoeSpec{.num_experts = config.Count("num_local_experts"),
                         .experts_per_token = config.Count("num_experts_per_tok"),

@@ -60,7 +60,16 @@ struct Family {
 
 // By what tells them apart: experts, and the biases of q, k and v without one of the output.
 Family RotaryFamilyOf(const ModelSpec& model) {
+  Require(
+      !model.mla && !model.sliding_window && !model.qk_norm && model.num_multi_token_layers == 0,
+      "mla, sliding_window, qk_norm, num_multi_token_layers", "one of them",
+      "none (config files of such models can be read, not written)");
   if (model.moe) {
+    const MoeSpec mixtral{.num_experts = model.moe->num_experts,
+                          .experts_per_token = model.moe->experts_per_token,
+                          .expert_ffn_hidden_size = model.moe->expert_ffn_hidden_size};
+    Require(*model.moe == mixtral, "moe", "shared experts, leading dense layers or a capacity",
+            "none (as every mixtral model)");
     Require(!model.qkv_bias && !model.attention_output_bias && !model.mlp_bias,
             "qkv_bias, attention_output_bias, mlp_bias",
             Concat(YesNo(model.qkv_bias), ", ", YesNo(model.attention_output_bias), ", ",

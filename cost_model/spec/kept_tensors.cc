@@ -1,7 +1,6 @@
 #include "cost_model/spec/kept_tensors.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -29,19 +28,6 @@ int64_t ScoreElements(const ParallelSpec& parallel, const LocalShape& shape) {
   if (parallel.attention == AttentionKind::kFlash) return 0;
   return shape.batch * shape.heads * shape.sequence * shape.sequence *
          parallel.context_parallel_size;
-}
-
-// Rows that the experts of a rank work on for a micro-batch: evenly spread, or as many as their
-// capacity pads them to.
-int64_t RoutedRows(const ModelSpec& model, const ParallelSpec& parallel, const LocalShape& shape) {
-  const int64_t routed = shape.local_tokens * model.moe->experts_per_token;
-  const int expert_tp = parallel.expert_tensor_parallel_size > 0
-                            ? parallel.expert_tensor_parallel_size
-                            : parallel.tensor_parallel_size;
-  if (model.moe->capacity_factor == 0) return routed * expert_tp;
-  const auto even = static_cast<double>(routed) / model.moe->num_experts;
-  const auto capacity = static_cast<int64_t>(std::ceil(even * model.moe->capacity_factor));
-  return capacity * model.moe->num_experts * expert_tp;
 }
 
 // The kernel that computes attention keeps these; selective recomputation lets them go.
@@ -143,12 +129,13 @@ LayerTensors LayerTensorsOf(const ModelSpec& model, const TrainingSpec& training
 }
 
 std::vector<SavedTensor> HeadKeptTensors(const ModelSpec& model, const TrainingSpec& training,
-                                         const LocalShape& shape, const RuntimeSpec& runtime) {
-  std::vector<SavedTensor> tensors = HeadSavedTensors(model, training, shape);
+                                         const ParallelSpec& parallel, const LocalShape& shape,
+                                         const RuntimeSpec& runtime) {
+  std::vector<SavedTensor> tensors = HeadSavedTensors(model, training, parallel, shape);
   const bool is_fp32 = !runtime.fused_cross_entropy || runtime.fp32_logits_gradient;
   const int64_t logit_bytes = is_fp32 ? kFloatBytes : ElementBytes(training);
   for (SavedTensor& tensor : tensors) {
-    if (tensor.name == "logits_gradient") {
+    if (tensor.name.ends_with("logits_gradient")) {
       tensor.num_bytes = shape.tokens * shape.vocab * logit_bytes;
     }
   }
@@ -162,8 +149,8 @@ int64_t LayerWorkingBytes(const ModelSpec& model, const TrainingSpec& training,
   const int64_t gradient = shape.local_tokens * shape.hidden;
   const int64_t element_bytes = ElementBytes(training);
   if (form.has_experts) {
-    const int64_t widths = shape.hidden + model.moe->expert_ffn_hidden_size;
-    return (3 * RoutedRows(model, parallel, shape) * widths + 3 * gradient) * element_bytes;
+    const int64_t widths = shape.hidden + shape.expert_ffn;
+    return (3 * shape.expert_rows * widths + 3 * gradient) * element_bytes;
   }
   const bool is_gated = IsGated(model);
   const int64_t activation = shape.tokens * shape.ffn;
@@ -179,12 +166,13 @@ int64_t LayerWorkingBytes(const ModelSpec& model, const TrainingSpec& training,
 int64_t HeadPeakBytes(const ModelSpec& model, const TrainingSpec& training,
                       const ParallelSpec& parallel, const LocalShape& shape,
                       const RuntimeSpec& runtime) {
-  const int64_t kept_bytes = SumBytes(HeadKeptTensors(model, training, shape, runtime));
+  const int64_t kept_bytes = SumBytes(HeadKeptTensors(model, training, parallel, shape, runtime));
   if (!runtime.autograd) return kept_bytes;
   const int64_t element_bytes = ElementBytes(training);
   const int64_t logits = shape.tokens * shape.vocab;
   const int64_t inputs_bytes =
-      kept_bytes - BytesOf(HeadKeptTensors(model, training, shape, runtime), "logits_gradient");
+      kept_bytes -
+      BytesOf(HeadKeptTensors(model, training, parallel, shape, runtime), "logits_gradient");
   const int64_t gradient_bytes = runtime.fp32_logits_gradient ? kFloatBytes : element_bytes;
   const int64_t loss_bytes =
       logits * (runtime.fused_cross_entropy
@@ -208,38 +196,41 @@ StageActivationBytes KeptBytesOf(const ModelSpec& model, const TrainingSpec& tra
                                  const ParallelSpec& parallel, const VirtualStage& stage,
                                  const RuntimeSpec& runtime) {
   const LocalShape shape = MakeLocalShape(model, training, parallel);
-  int64_t kept_bytes = 0;
-  int64_t layer_bytes = 0;
-  const PerForm<int> counts = CountForms(model, stage);
-  for (size_t i = 0; i < kNumLayerForms; ++i) {
-    if (counts[i] == 0) continue;
-    const LayerForm form = FormAt(i);
-    const LayerTensors layer = LayerTensorsOf(model, training, parallel, form, shape, runtime);
-    kept_bytes += counts[i] * SumBytes(layer.kept);
-    layer_bytes = std::max(layer_bytes,
-                           SumBytes(layer.restored) +
-                               LayerWorkingBytes(model, training, parallel, form, shape, runtime));
-  }
-  if (stage.has_embedding) kept_bytes += SumBytes(EmbeddingSavedTensors(shape));
-  if (runtime.keeps_stage_outputs && !stage.has_head) {
-    kept_bytes += PipelineTransferElements(shape) * ElementBytes(training);
-  }
-  int64_t head_bytes = 0;
-  int64_t head_peak_bytes = 0;
-  if (stage.has_head) {
-    head_bytes = SumBytes(HeadKeptTensors(model, training, shape, runtime));
-    head_peak_bytes = HeadPeakBytes(model, training, parallel, shape, runtime);
-  }
-  StageActivationBytes bytes{.saved_bytes = kept_bytes + head_bytes,
-                             .layers_bytes = kept_bytes,
-                             .working_bytes = kept_bytes + std::max(head_peak_bytes, layer_bytes)};
-  if (parallel.schedule == ScheduleKind::kZeroBubbleH1) {
+  StageActivationBytes bytes;
+  int64_t running_bytes = 0;
+  const auto add_layers = [&](const VirtualStage& layers, const ParallelSpec& alike) {
+    const PerForm<int> counts = CountForms(model, layers);
     for (size_t i = 0; i < kNumLayerForms; ++i) {
       if (counts[i] == 0) continue;
+      const LayerForm form = FormAt(i);
+      const LayerTensors layer = LayerTensorsOf(model, training, alike, form, shape, runtime);
+      bytes.layers_bytes += counts[i] * SumBytes(layer.kept);
+      running_bytes = std::max(running_bytes,
+                               SumBytes(layer.restored) +
+                                   LayerWorkingBytes(model, training, alike, form, shape, runtime));
+      if (parallel.schedule != ScheduleKind::kZeroBubbleH1) continue;
       bytes.weight_operand_bytes +=
-          counts[i] * LayerWeightOperandBytes(model, training, parallel, FormAt(i), shape);
+          counts[i] * LayerWeightOperandBytes(model, training, alike, form, shape);
     }
+  };
+  VirtualStage first_layers = stage;
+  first_layers.num_layers = RecomputedLayers(parallel, stage);
+  add_layers(first_layers, parallel);
+  VirtualStage other_layers = stage;
+  other_layers.first_layer += first_layers.num_layers;
+  other_layers.num_layers -= first_layers.num_layers;
+  if (other_layers.num_layers > 0) add_layers(other_layers, KeepingLayers(parallel));
+  if (stage.has_embedding) bytes.layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
+  if (runtime.keeps_stage_outputs && !stage.has_head) {
+    bytes.layers_bytes += PipelineTransferElements(shape) * ElementBytes(training);
   }
+  bytes.saved_bytes = bytes.layers_bytes;
+  if (stage.has_head) {
+    bytes.saved_bytes += SumBytes(HeadKeptTensors(model, training, parallel, shape, runtime));
+    running_bytes =
+        std::max(running_bytes, HeadPeakBytes(model, training, parallel, shape, runtime));
+  }
+  bytes.working_bytes = bytes.layers_bytes + running_bytes;
   return bytes;
 }
 

@@ -24,7 +24,8 @@ LayerTensors LayerTensorsOf(const ModelSpec& model, const TrainingSpec& training
 // What the head keeps. The logits take 4 bytes each where their gradient is fp32 or a copy of them
 // is, else an activation's.
 std::vector<SavedTensor> HeadKeptTensors(const ModelSpec& model, const TrainingSpec& training,
-                                         const LocalShape& shape, const RuntimeSpec& runtime);
+                                         const ParallelSpec& parallel, const LocalShape& shape,
+                                         const RuntimeSpec& runtime);
 
 // Most bytes that a layer's backward pass holds beyond the layer's tensors, with autograd; 0
 // without. With l the gradient of the layer's output, T tokens, widths h hidden and f MLP, W1 and

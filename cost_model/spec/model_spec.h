@@ -31,6 +31,7 @@ struct MoeSpec {
   int experts_per_token = 0;  // top-k
   int64_t expert_ffn_hidden_size = 0;
   int64_t shared_expert_ffn_hidden_size = 0;  // of an expert that every token visits; 0: none
+  bool shared_expert_gate = false;            // its output is weighted by a sigmoid of the token
   int num_leading_dense_layers = 0;           // they keep an MLP of ffn_hidden_size
   // Tokens that an expert takes at most, as a multiple of the even share; 0: dropless.
   double capacity_factor = 0;
@@ -69,6 +70,7 @@ struct ModelSpec {
   int64_t vocab_size = 0;
   int64_t max_sequence_length = 0;
   bool qkv_bias = false;
+  bool qk_norm = false;  // RMSNorm of each query and key head before its rotation
   bool attention_output_bias = false;
   bool mlp_bias = false;
   bool tied_embeddings = false;

@@ -1,182 +1,116 @@
 #include "cost_model/spec/op_list.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "cost_model/base/check.h"
+#include "cost_model/spec/attention_ops.h"
+#include "cost_model/spec/mlp_ops.h"
+#include "cost_model/spec/op_writer.h"
 
 namespace tessera::spec {
 namespace {
 
-using base::Epilogue;
-using base::MatMulLayout;
 using base::OpKind;
 
-// Appends operations of one stage part, forward or backward.
-class OpWriter {
- public:
-  OpWriter(const ModelSpec& model, const ParallelSpec& parallel, const LocalShape& shape,
-           std::vector<Op>& ops)
-      : model_(model), parallel_(parallel), shape_(shape), ops_(ops) {}
-
-  const ModelSpec& model() const { return model_; }
-  const LocalShape& shape() const { return shape_; }
-  void set_recomputed(bool recomputed) { recomputed_ = recomputed; }
-  void set_form(const LayerForm& form) {
-    window_ = form.is_windowed ? model_.sliding_window->size : 0;
-  }
-
-  void Add(OpKind kind, base::OpDims dims) {
-    ops_.push_back({.record = {.kind = kind, .dims = dims}, .recomputed = recomputed_});
-  }
-
-  // y[rows, out] = x[rows, in] W[out, in]^T
-  void Linear(int64_t rows, int64_t out, int64_t in, Epilogue epilogue) {
-    MatMul(rows, out, in, MatMulLayout::kNT, false, epilogue);
-  }
-  // dx[rows, in] = dy[rows, out] W[out, in]
-  void DataGradient(int64_t rows, int64_t out, int64_t in, Epilogue epilogue = Epilogue::kNone) {
-    MatMul(rows, in, out, MatMulLayout::kNN, false, epilogue);
-  }
-  // dW[out, in] += dy[rows, out]^T x[rows, in]
-  void WeightGradient(int64_t rows, int64_t out, int64_t in) {
-    MatMul(out, in, rows, MatMulLayout::kTN, true, Epilogue::kNone);
-  }
-
-  void NormForward() {
-    Add(model_.norm == NormKind::kLayerNorm ? OpKind::kLayerNormForward : OpKind::kRmsNormForward,
-        {shape_.local_tokens, shape_.hidden});
-  }
-  void NormBackward(bool adds_residual) {
-    Add(model_.norm == NormKind::kLayerNorm ? OpKind::kLayerNormBackward : OpKind::kRmsNormBackward,
-        {shape_.local_tokens, shape_.hidden, adds_residual});
-  }
-  void ResidualAdd(bool has_bias) {
-    Add(OpKind::kResidualAdd, {shape_.local_tokens, shape_.hidden, has_bias});
-  }
-  void BiasGrad(bool has_bias, int64_t rows, int64_t width) {
-    if (has_bias) Add(OpKind::kBiasGrad, {rows, width});
-  }
-
-  // Entering a column-parallel product: under sequence parallelism the tokens are gathered.
-  void GatherTokens() {
-    if (shape_.sequence_parallel) {
-      Collective(OpKind::kAllGather, shape_.tokens * shape_.hidden);
-    }
-  }
-  // Leaving a row-parallel product: partial sums are added up (and tokens scattered).
-  void ReducePartialSums() {
-    const int64_t elements = shape_.tokens * shape_.hidden;
-    if (shape_.sequence_parallel) {
-      Collective(OpKind::kReduceScatter, elements);
-    } else {
-      AllReduce(elements, base::ReduceOp::kSum);
-    }
-  }
-  void AllReduce(int64_t elements, base::ReduceOp op) {
-    if (shape_.tensor_parallel_size == 1) return;
-    Add(OpKind::kAllReduce, {elements, shape_.tensor_parallel_size,
-                             static_cast<int64_t>(Axis::kTensor), static_cast<int64_t>(op)});
-  }
-
-  void AttentionForward() { Attention(OpKind::kAttentionForward); }
-  void AttentionBackward() { Attention(OpKind::kAttentionBackward); }
-  void Rope(bool inverse) {
-    if (model_.position != PositionKind::kRope) return;
-    Add(OpKind::kRope, {shape_.tokens, shape_.heads + shape_.kv_heads, shape_.head_dim, inverse});
-  }
-
- private:
-  void MatMul(int64_t m, int64_t n, int64_t k, MatMulLayout layout, bool accumulate,
-              Epilogue epilogue) {
-    Add(OpKind::kMatMul,
-        {m, n, k, static_cast<int64_t>(layout), accumulate, static_cast<int64_t>(epilogue)});
-  }
-  void Collective(OpKind kind, int64_t elements) {
-    Add(kind, {elements, shape_.tensor_parallel_size, static_cast<int64_t>(Axis::kTensor)});
-  }
-  void Attention(OpKind kind) {
-    const auto stats = parallel_.attention == AttentionKind::kFlash
-                           ? base::AttentionStats::kLogSumExp
-                           : base::AttentionStats::kProbabilities;
-    Add(kind, {shape_.batch, shape_.sequence, shape_.heads, shape_.kv_heads, shape_.head_dim,
-               static_cast<int64_t>(stats), 0, 0, window_});
-  }
-
-  const ModelSpec& model_;
-  const ParallelSpec& parallel_;
-  const LocalShape& shape_;
-  std::vector<Op>& ops_;
-  bool recomputed_ = false;
-  int64_t window_ = 0;
-};
-
-bool IsGated(const ModelSpec& model) { return model.activation == ActivationKind::kSwiGlu; }
-Epilogue BiasEpilogue(bool has_bias) { return has_bias ? Epilogue::kBias : Epilogue::kNone; }
-// Width of the first MLP product: gate and up together where there is a gate.
-int64_t FirstMlpWidth(const ModelSpec& model, const LocalShape& shape) {
-  return IsGated(model) ? 2 * shape.ffn : shape.ffn;
+// Rows that the tokens of one rank send to their experts: experts_per_token each, or what the
+// experts take at most, every expert filled up (balanced routing either way).
+int64_t RoutedRows(const MoeSpec& moe, int64_t tokens) {
+  const int64_t rows = tokens * moe.experts_per_token;
+  if (moe.capacity_factor <= 0) return rows;
+  const double share = static_cast<double>(rows) / moe.num_experts;
+  return static_cast<int64_t>(std::ceil(share * moe.capacity_factor)) * moe.num_experts;
 }
 
-// The layer up to the input of its last product: all that the backward pass reads.
-void WriteLayerUpToMlpDown(OpWriter& write) {
-  const ModelSpec& model = write.model();
-  const LocalShape& shape = write.shape();
-  write.NormForward();
-  write.GatherTokens();
-  write.Linear(shape.tokens, shape.qkv_width, shape.hidden, BiasEpilogue(model.qkv_bias));
-  write.Rope(/*inverse=*/false);
-  write.AttentionForward();
-  write.Linear(shape.tokens, shape.hidden, shape.attention_width, Epilogue::kNone);
-  write.ReducePartialSums();
-  write.ResidualAdd(model.attention_output_bias);
-  write.NormForward();
-  write.GatherTokens();
-  if (IsGated(model)) {
-    write.Linear(shape.tokens, 2 * shape.ffn, shape.hidden, BiasEpilogue(model.mlp_bias));
-    write.Add(OpKind::kSwiGluForward, {shape.tokens, shape.ffn});
-  } else {
-    write.Linear(shape.tokens, shape.ffn, shape.hidden, Epilogue::kBiasGelu);
-  }
+void FillExpertShape(const MoeSpec& moe, const ParallelSpec& parallel, LocalShape& shape) {
+  const int etp = ExpertTensorSize(parallel);
+  shape.experts = moe.num_experts / parallel.expert_parallel_size;
+  shape.routed_rows = RoutedRows(moe, shape.local_tokens);
+  shape.expert_rows = shape.routed_rows * etp;
+  shape.expert_ffn = moe.expert_ffn_hidden_size / etp;
+  shape.shared_ffn = moe.shared_expert_ffn_hidden_size / parallel.tensor_parallel_size;
+  shape.sorts_by_expert = shape.experts > 1 && parallel.expert_parallel_size * etp > 1;
 }
 
-void WriteMlpBackward(OpWriter& write) {
-  const ModelSpec& model = write.model();
-  const LocalShape& shape = write.shape();
-  const int64_t first_width = FirstMlpWidth(model, shape);
-  write.BiasGrad(model.mlp_bias, shape.local_tokens, shape.hidden);
-  write.GatherTokens();
-  write.DataGradient(shape.tokens, shape.hidden, shape.ffn,
-                     IsGated(model) ? Epilogue::kNone : Epilogue::kGeluGrad);
-  write.WeightGradient(shape.tokens, shape.hidden, shape.ffn);
-  if (IsGated(model)) write.Add(OpKind::kSwiGluBackward, {shape.tokens, shape.ffn});
-  write.BiasGrad(model.mlp_bias, shape.tokens, first_width);
-  write.DataGradient(shape.tokens, first_width, shape.hidden);
-  write.ReducePartialSums();
-  write.GatherTokens();
-  write.WeightGradient(shape.tokens, first_width, shape.hidden);
-  write.NormBackward(/*adds_residual=*/true);
+void WriteLayerForward(OpWriter& write, const LayerForm& form) {
+  WriteAttentionForward(write, form);
+  WriteMlpUpToDown(write, form);
+  WriteMlpDown(write, form);
 }
 
-void WriteAttentionBackward(OpWriter& write, Recompute recompute) {
-  const ModelSpec& model = write.model();
-  const LocalShape& shape = write.shape();
-  write.BiasGrad(model.attention_output_bias, shape.local_tokens, shape.hidden);
-  write.GatherTokens();
-  write.DataGradient(shape.tokens, shape.hidden, shape.attention_width);
-  write.WeightGradient(shape.tokens, shape.hidden, shape.attention_width);
-  if (recompute == Recompute::kSelective) {
+void WriteLayerBackward(OpWriter& write, const LayerForm& form) {
+  const Recompute recompute = write.parallel().recompute;
+  if (recompute == Recompute::kFull) {
     write.set_recomputed(true);
-    write.AttentionForward();
+    WriteAttentionForward(write, form);
+    WriteMlpUpToDown(write, form);
     write.set_recomputed(false);
   }
-  write.AttentionBackward();
-  write.Rope(/*inverse=*/true);
-  write.BiasGrad(model.qkv_bias, shape.tokens, shape.qkv_width);
-  write.DataGradient(shape.tokens, shape.qkv_width, shape.hidden);
+  WriteMlpBackward(write, form);
+  WriteAttentionBackward(write, form, recompute);
+}
+
+void WriteWordEmbeddingForward(OpWriter& write) {
+  const LocalShape& shape = write.shape();
+  write.Add(OpKind::kEmbeddingForward, {shape.tokens, shape.hidden, shape.vocab});
+  write.ReducePartialSums();
+}
+
+void WriteWordEmbeddingBackward(OpWriter& write) {
+  const LocalShape& shape = write.shape();
+  write.GatherTokens();
+  write.Add(OpKind::kEmbeddingBackward, {shape.tokens, shape.hidden, shape.vocab});
+}
+
+// Final norm to the gradient of the logits.
+void WriteLossForward(OpWriter& write) {
+  const LocalShape& shape = write.shape();
+  write.NormForward();
+  write.GatherTokens();
+  write.Linear(shape.tokens, shape.vocab, shape.hidden);
+  write.Add(OpKind::kCrossEntropyMax, {shape.tokens, shape.vocab});
+  write.AllReduce(shape.tokens, base::ReduceOp::kMax);
+  write.Add(OpKind::kCrossEntropySumExp, {shape.tokens, shape.vocab});
+  write.AllReduce(2 * shape.tokens, base::ReduceOp::kSum);
+  write.Add(OpKind::kCrossEntropyGrad, {shape.tokens, shape.vocab});
+}
+
+void WriteLossBackward(OpWriter& write, bool adds_residual) {
+  const LocalShape& shape = write.shape();
+  write.DataGradient(shape.tokens, shape.vocab, shape.hidden);
   write.ReducePartialSums();
   write.GatherTokens();
-  write.WeightGradient(shape.tokens, shape.qkv_width, shape.hidden);
+  write.WeightGradient(shape.tokens, shape.vocab, shape.hidden);
+  write.NormBackward(adds_residual);
+}
+
+// One multi-token module (DeepSeek-V3, arXiv:2412.19437, section 2.2): the hidden state and the
+// embedding of the token ahead, normed and side by side, through a 2h -> h product, a layer and the
+// shared head.
+void WriteMultiTokenForward(OpWriter& write) {
+  const LocalShape& shape = write.shape();
+  WriteWordEmbeddingForward(write);
+  write.NormForward();
+  write.NormForward();
+  write.GatherTokens(2 * shape.hidden);
+  write.Linear(shape.tokens, shape.hidden / shape.tensor_parallel_size, 2 * shape.hidden);
+  write.GatherColumns(shape.hidden);
+  WriteLayerForward(write, MultiTokenLayerForm(write.model()));
+  WriteLossForward(write);
+}
+
+void WriteMultiTokenBackward(OpWriter& write) {
+  const LocalShape& shape = write.shape();
+  const int64_t columns = shape.hidden / shape.tensor_parallel_size;
+  WriteLossBackward(write, /*adds_residual=*/true);
+  WriteLayerBackward(write, MultiTokenLayerForm(write.model()));
+  write.GatherTokens();
+  write.DataGradient(shape.tokens, columns, 2 * shape.hidden);
+  write.ReducePartialSums(2 * shape.hidden);
+  write.GatherTokens(2 * shape.hidden);
+  write.WeightGradient(shape.tokens, columns, 2 * shape.hidden);
   write.NormBackward(/*adds_residual=*/true);
+  write.NormBackward(/*adds_residual=*/false);
+  WriteWordEmbeddingBackward(write);
 }
 
 }  // namespace
@@ -193,49 +127,40 @@ LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
   shape.local_tokens = shape.sequence_parallel ? shape.tokens / tp : shape.tokens;
   shape.hidden = model.hidden_size;
   shape.head_dim = model.head_dim;
+  shape.value_head_dim = model.mla ? model.mla->v_head_dim : model.head_dim;
   shape.heads = model.num_attention_heads / tp;
   shape.kv_heads = std::max(1, model.num_key_value_heads / tp);
-  shape.qkv_width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-  shape.attention_width = shape.heads * shape.head_dim;
+  shape.qkv_width =
+      (shape.heads + shape.kv_heads) * shape.head_dim + shape.kv_heads * shape.value_head_dim;
+  shape.attention_width = shape.heads * shape.value_head_dim;
   shape.ffn = model.ffn_hidden_size / tp;
   shape.vocab = PaddedVocabSize(model, parallel) / tp;
+  if (model.moe) FillExpertShape(*model.moe, parallel, shape);
   return shape;
 }
 
 bool IsWeightGradient(const Op& op) {
   const bool is_product =
       op.record.kind == OpKind::kMatMul || op.record.kind == OpKind::kGroupedMatMul;
-  return is_product && op.record.dims[3] == static_cast<int64_t>(MatMulLayout::kTN);
+  return is_product && op.record.dims[3] == static_cast<int64_t>(base::MatMulLayout::kTN);
 }
 
 void AppendLayerForward(const ModelSpec& model, const ParallelSpec& parallel, const LayerForm& form,
                         const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);
-  write.set_form(form);
-  WriteLayerUpToMlpDown(write);
-  write.Linear(shape.tokens, shape.hidden, shape.ffn, Epilogue::kNone);
-  write.ReducePartialSums();
-  write.ResidualAdd(model.mlp_bias);
+  WriteLayerForward(write, form);
 }
 
 void AppendLayerBackward(const ModelSpec& model, const ParallelSpec& parallel,
                          const LayerForm& form, const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);
-  write.set_form(form);
-  if (parallel.recompute == Recompute::kFull) {
-    write.set_recomputed(true);
-    WriteLayerUpToMlpDown(write);
-    write.set_recomputed(false);
-  }
-  WriteMlpBackward(write);
-  WriteAttentionBackward(write, parallel.recompute);
+  WriteLayerBackward(write, form);
 }
 
 void AppendEmbeddingForward(const ModelSpec& model, const ParallelSpec& parallel,
                             const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);
-  write.Add(OpKind::kEmbeddingForward, {shape.tokens, shape.hidden, shape.vocab});
-  write.ReducePartialSums();
+  WriteWordEmbeddingForward(write);
   if (model.position == PositionKind::kLearned) {
     write.Add(OpKind::kPositionForward, {shape.local_tokens, shape.hidden});
   }
@@ -247,31 +172,22 @@ void AppendEmbeddingBackward(const ModelSpec& model, const ParallelSpec& paralle
   if (model.position == PositionKind::kLearned) {
     write.Add(OpKind::kPositionBackward, {shape.local_tokens, shape.hidden});
   }
-  write.GatherTokens();
-  write.Add(OpKind::kEmbeddingBackward, {shape.tokens, shape.hidden, shape.vocab});
+  WriteWordEmbeddingBackward(write);
 }
 
 void AppendHeadForward(const ModelSpec& model, const ParallelSpec& parallel,
                        const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);
-  write.NormForward();
-  write.GatherTokens();
-  write.Linear(shape.tokens, shape.vocab, shape.hidden, Epilogue::kNone);
-  write.Add(OpKind::kCrossEntropyMax, {shape.tokens, shape.vocab});
-  write.AllReduce(shape.tokens, base::ReduceOp::kMax);
-  write.Add(OpKind::kCrossEntropySumExp, {shape.tokens, shape.vocab});
-  write.AllReduce(2 * shape.tokens, base::ReduceOp::kSum);
-  write.Add(OpKind::kCrossEntropyGrad, {shape.tokens, shape.vocab});
+  WriteLossForward(write);
+  for (int i = 0; i < model.num_multi_token_layers; ++i) WriteMultiTokenForward(write);
 }
 
 void AppendHeadBackward(const ModelSpec& model, const ParallelSpec& parallel,
                         const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);
-  write.DataGradient(shape.tokens, shape.vocab, shape.hidden);
-  write.ReducePartialSums();
-  write.GatherTokens();
-  write.WeightGradient(shape.tokens, shape.vocab, shape.hidden);
-  write.NormBackward(/*adds_residual=*/false);
+  for (int i = 0; i < model.num_multi_token_layers; ++i) WriteMultiTokenBackward(write);
+  // Both gradients of the last layer's output meet.
+  WriteLossBackward(write, /*adds_residual=*/model.num_multi_token_layers > 0);
 }
 
 std::vector<Op> StageForwardOps(const ModelSpec& model, const TrainingSpec& training,
@@ -291,8 +207,11 @@ std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& tra
   const LocalShape shape = MakeLocalShape(model, training, parallel);
   std::vector<Op> ops;
   if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
+  const ParallelSpec keeping = KeepingLayers(parallel);
+  const int first_kept = stage.first_layer + RecomputedLayers(parallel, stage);
   for (int layer = stage.first_layer + stage.num_layers - 1; layer >= stage.first_layer; --layer) {
-    AppendLayerBackward(model, parallel, LayerFormOf(model, layer), shape, ops);
+    AppendLayerBackward(model, layer < first_kept ? parallel : keeping, LayerFormOf(model, layer),
+                        shape, ops);
   }
   if (stage.has_embedding) AppendEmbeddingBackward(model, parallel, shape, ops);
   return ops;

@@ -22,15 +22,23 @@ struct LocalShape {
   int64_t tokens = 0;        // batch * sequence
   int64_t local_tokens = 0;  // tokens / tp under sequence parallelism, else tokens
   int64_t hidden = 0;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0;  // of queries and keys
+  int64_t value_head_dim = 0;
   int64_t heads = 0;            // query heads here
   int64_t kv_heads = 0;         // key/value heads here, replicated ones included
-  int64_t qkv_width = 0;        // (heads + 2 * kv_heads) * head_dim
-  int64_t attention_width = 0;  // heads * head_dim
-  int64_t ffn = 0;              // MLP width here
+  int64_t qkv_width = 0;        // of all queries, keys and values here together
+  int64_t attention_width = 0;  // heads * value_head_dim
+  int64_t ffn = 0;              // dense MLP width here
   int64_t vocab = 0;            // padded vocabulary columns here
   int tensor_parallel_size = 1;
   bool sequence_parallel = false;
+  // Mixtures of experts, routing balanced.
+  int64_t experts = 0;           // held here
+  int64_t routed_rows = 0;       // rows that this rank's tokens send to experts, padding included
+  int64_t expert_rows = 0;       // rows that the experts here take; ep does not change their number
+  int64_t expert_ffn = 0;        // width of an expert here
+  int64_t shared_ffn = 0;        // width of the shared expert here
+  bool sorts_by_expert = false;  // rows that arrive are put in the order of their experts
 };
 // REQUIRES: FindViolations is empty.
 LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
@@ -87,7 +95,7 @@ int64_t LayerWeightOperandBytes(const ModelSpec& model, const TrainingSpec& trai
                                 const LocalShape& shape);
 std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape);
 std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,
-                                          const LocalShape& shape);
+                                          const ParallelSpec& parallel, const LocalShape& shape);
 
 // Bytes that one micro-batch holds on a virtual stage.
 struct StageActivationBytes {
@@ -114,9 +122,13 @@ double FlopsOf(const base::OpRecord& record);
 // Least bytes an operation moves to and from memory, with `element_bytes` per activation.
 double MemoryBytesOf(const base::OpRecord& record, int64_t element_bytes);
 
-// Model FLOPs of one step by Megatron-LM's convention (no recomputation): 3 times the forward
-// matrix products and attention; causal attention counted in full or halved.
+// How attention under a causal mask counts: every key of the sequence, or those before the token.
+// Of a window of w keys: w, or w - w^2 / (2 s).
 enum class FlopsConvention : uint8_t { kFull, kCausal };
+// FLOPs of one operation by the convention, whatever part of attention a kernel skips.
+double ConventionFlopsOf(const base::OpRecord& record, FlopsConvention convention);
+// Model FLOPs of one step as Megatron-LM counts them (no recomputation): 3 times the forward matrix
+// products and attention; of experts those that a token visits, without the router.
 double ModelFlopsPerStep(const ModelSpec& model, const TrainingSpec& training,
                          FlopsConvention convention);
 

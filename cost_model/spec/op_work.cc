@@ -1,5 +1,5 @@
 // FLOPs and bytes of operations: declared in op_list.h.
-#include <cmath>
+#include <algorithm>
 
 #include "cost_model/base/check.h"
 #include "cost_model/spec/op_list.h"
@@ -17,39 +17,69 @@ bool KeepsProbabilities(const OpRecord& record) {
   return record.dims[5] == static_cast<int64_t>(base::AttentionStats::kProbabilities);
 }
 
-// One product of attention (scores, or weighted values) over all heads, forward. A tiled kernel
-// skips the blocks above the diagonal, half of them; an unfused one computes all.
-double AttentionProductFlops(const OpRecord& record) {
-  const double batch = Dim(record, 0), sequence = Dim(record, 1), heads = Dim(record, 2);
-  const double full = 2 * batch * heads * sequence * sequence * Dim(record, 4);
-  return KeepsProbabilities(record) ? full : full / 2;
+bool IsFull(const OpRecord& record) {
+  return record.dims[9] == static_cast<int64_t>(base::AttentionMask::kFull);
+}
+double KeySequence(const OpRecord& record) { return Dim(record, record.dims[6] > 0 ? 6 : 1); }
+double ValueHeadDim(const OpRecord& record) { return Dim(record, record.dims[7] > 0 ? 7 : 4); }
+
+// Pairs of a query and a key that one head of one sequence looks at. Under a causal mask a window
+// of w of k keys leaves w - w^2 / (2 k) to a query on average, no window half of them.
+double AttendedPairs(const OpRecord& record) {
+  const double queries = Dim(record, 1), keys = KeySequence(record);
+  const double window = record.dims[8] > 0 ? std::min(Dim(record, 8), keys) : keys;
+  return IsFull(record) ? queries * window : queries * (window - window * window / (2 * keys));
 }
 
-double MatMulBytes(const OpRecord& record, double element_bytes) {
+// Two products over `pairs` a head: `key_products` as deep as the keys and `value_products` as the
+// values are.
+double AttentionFlops(const OpRecord& record, double pairs, int key_products, int value_products) {
+  return 2 * Dim(record, 0) * Dim(record, 2) * pairs *
+         (key_products * Dim(record, 4) + value_products * ValueHeadDim(record));
+}
+
+// A tiled kernel skips the blocks that the mask empties; an unfused one computes all.
+double ComputedPairs(const OpRecord& record) {
+  return KeepsProbabilities(record) ? Dim(record, 1) * KeySequence(record) : AttendedPairs(record);
+}
+
+// Each of `num_groups` products reads weights of its own; the rows lie in one of the operands.
+double MatMulBytes(const OpRecord& record, double element_bytes, double num_groups) {
   const double m = Dim(record, 0), n = Dim(record, 1), k = Dim(record, 2);
   const bool accumulates = record.dims[4] != 0;  // into fp32 gradients: read and written
+  const bool is_weight_gradient = record.dims[3] == static_cast<int64_t>(base::MatMulLayout::kTN);
   const auto epilogue = static_cast<base::Epilogue>(record.dims[5]);
   const bool has_aux =
       epilogue == base::Epilogue::kBiasGelu || epilogue == base::Epilogue::kGeluGrad;
-  return (m * k + k * n) * element_bytes + m * n * (accumulates ? 2 * kFp32Bytes : element_bytes) +
-         (has_aux ? m * n * element_bytes : 0);
+  const double results = m * n * (is_weight_gradient ? num_groups : 1);
+  const double right = k * n * (is_weight_gradient ? 1 : num_groups);
+  return (m * k + right) * element_bytes +
+         results * (accumulates ? 2 * kFp32Bytes : element_bytes) +
+         (has_aux ? results * element_bytes : 0);
 }
 
 double AttentionBytes(const OpRecord& record, double element_bytes, bool backward) {
   const double rows = Dim(record, 0) * Dim(record, 1);
+  const double key_rows = Dim(record, 0) * KeySequence(record);
   const double q_width = Dim(record, 2) * Dim(record, 4);
-  const double kv_width = 2 * Dim(record, 3) * Dim(record, 4);
+  const double output_width = Dim(record, 2) * ValueHeadDim(record);
+  const double kv_width = Dim(record, 3) * (Dim(record, 4) + ValueHeadDim(record));
   // Forward reads q, k, v and writes the output; backward reads those, the output and its
   // gradient, and writes dq, dk, dv.
-  const double fused = backward ? rows * (4 * q_width + 2 * kv_width) * element_bytes
-                                : rows * (2 * q_width + kv_width) * element_bytes;
+  const double forward = rows * (q_width + output_width) + key_rows * kv_width;
+  const double fused = (backward ? 2 : 1) * forward * element_bytes;
   if (!KeepsProbabilities(record)) return fused;
   // Scores written, read by the softmax, probabilities written and read again; as many for their
   // gradients.
   constexpr double kScorePasses = 4;
-  const double scores = Dim(record, 0) * Dim(record, 2) * Dim(record, 1) * Dim(record, 1);
+  const double scores = Dim(record, 0) * Dim(record, 2) * Dim(record, 1) * KeySequence(record);
   return fused + kScorePasses * scores * element_bytes;
 }
+
+// The router's scores and choices are fp32 [rows, experts]: logits read, probabilities and the
+// sparse choice written; backward their gradients.
+constexpr double kRouterPasses = 3;
+constexpr double kAuxiliaryLossPasses = 2;  // probabilities read, their gradient written
 
 // Times that an element-wise operation touches its [rows, width] operand.
 double Passes(const OpRecord& record) {
@@ -68,6 +98,10 @@ double Passes(const OpRecord& record) {
       return 3;  // gate, up, y
     case OpKind::kSwiGluBackward:
       return 5;  // dy, gate, up, dgate, dup
+    case OpKind::kWeightedGeluForward:
+      return 2;  // x, y
+    case OpKind::kWeightedGeluBackward:
+      return 3;  // dy, x, dx
     case OpKind::kEmbeddingForward:
       return 2;
     case OpKind::kEmbeddingBackward:
@@ -85,15 +119,28 @@ double Passes(const OpRecord& record) {
 double FlopsOf(const OpRecord& record) {
   switch (record.kind) {
     case OpKind::kMatMul:
+    case OpKind::kGroupedMatMul:  // its rows are shared out: all groups together are one product
       return 2 * Dim(record, 0) * Dim(record, 1) * Dim(record, 2);
     case OpKind::kAttentionForward:
-      return 2 * AttentionProductFlops(record);
-    // dV, dP, dQ, dK, and the scores again where the probabilities were not kept.
+      return AttentionFlops(record, ComputedPairs(record), 1, 1);
+    // dQ, dK, and the scores again where the probabilities were not kept; dV, dP.
     case OpKind::kAttentionBackward:
-      return (KeepsProbabilities(record) ? 4 : 5) * AttentionProductFlops(record);
+      return AttentionFlops(record, ComputedPairs(record), KeepsProbabilities(record) ? 2 : 3, 2);
     default:
       return 0;
   }
+}
+
+double ConventionFlopsOf(const OpRecord& record, FlopsConvention convention) {
+  if (record.kind != OpKind::kAttentionForward) return FlopsOf(record);
+  double pairs = AttendedPairs(record);
+  if (convention == FlopsConvention::kFull) {
+    const double keys = KeySequence(record);
+    const double window = record.dims[8] > 0 ? std::min(Dim(record, 8), keys) : keys;
+    // Blocks that a ring takes whole lie below the diagonal: the convention counts those above too.
+    pairs = Dim(record, 1) * window * (IsFull(record) ? 2 : 1);
+  }
+  return AttentionFlops(record, pairs, 1, 1);
 }
 
 double MemoryBytesOf(const OpRecord& record, int64_t element_bytes) {
@@ -101,7 +148,20 @@ double MemoryBytesOf(const OpRecord& record, int64_t element_bytes) {
   const double elements = Dim(record, 0) * Dim(record, 1);
   switch (record.kind) {
     case OpKind::kMatMul:
-      return MatMulBytes(record, bytes);
+      return MatMulBytes(record, bytes, 1);
+    case OpKind::kGroupedMatMul:
+      return MatMulBytes(record, bytes, Dim(record, 6));
+    case OpKind::kRouterForward:
+    case OpKind::kRouterBackward:
+      return kRouterPasses * elements * kFp32Bytes;
+    case OpKind::kAuxiliaryLoss:
+      return kAuxiliaryLossPasses * elements * kFp32Bytes;
+    // Every routed row and every token once, whichever side is read.
+    case OpKind::kTokenPermute:
+    case OpKind::kTokenUnpermute:
+      return (Dim(record, 0) + Dim(record, 2)) * Dim(record, 1) * bytes;
+    case OpKind::kKeyAssembly:
+      return 2 * elements * Dim(record, 2) * bytes;
     case OpKind::kAttentionForward:
       return AttentionBytes(record, bytes, /*backward=*/false);
     case OpKind::kAttentionBackward:
@@ -129,30 +189,6 @@ double MemoryBytesOf(const OpRecord& record, int64_t element_bytes) {
     default:
       return Passes(record) * elements * bytes;
   }
-}
-
-double ModelFlopsPerStep(const ModelSpec& model, const TrainingSpec& training,
-                         FlopsConvention convention) {
-  const auto h = static_cast<double>(model.hidden_size);
-  const auto s = static_cast<double>(training.sequence_length);
-  const double q_width = static_cast<double>(model.num_attention_heads * model.head_dim);
-  const double kv_width = static_cast<double>(model.num_key_value_heads * model.head_dim);
-  const double num_mlp_products = model.activation == ActivationKind::kSwiGlu ? 3 : 2;
-  double mlp_width = static_cast<double>(model.ffn_hidden_size);
-  double router = 0;
-  if (model.moe) {
-    mlp_width =
-        static_cast<double>(model.moe->expert_ffn_hidden_size) * model.moe->experts_per_token;
-    router = 2 * h * model.moe->num_experts;
-  }
-  const double attention_core =
-      4 * s * q_width * (convention == FlopsConvention::kCausal ? 0.5 : 1.0);
-  const double per_layer = 2 * h * (2 * q_width + 2 * kv_width) + attention_core +
-                           2 * num_mlp_products * h * mlp_width + router;
-  const double forward_per_token =
-      model.num_layers * per_layer + 2 * h * static_cast<double>(model.vocab_size);
-  const double tokens = static_cast<double>(training.global_batch_size) * s;
-  return 3 * tokens * forward_per_token;
 }
 
 }  // namespace tessera::spec

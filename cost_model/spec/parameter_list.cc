@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/math.h"
+#include "cost_model/spec/layer_form.h"
 
 namespace tessera::spec {
 namespace {
@@ -26,6 +28,8 @@ class ListBuilder {
       : model_(model), parallel_(parallel) {}
 
   void set_layer(int layer) { layer_ = layer; }
+  // What follows belongs to an expert.
+  void set_expert(bool is_expert) { is_expert_ = is_expert; }
 
   ParameterSpec& Add(const std::string& name, std::vector<int64_t> shape, Split split,
                      InitKind init, double standard_deviation) {
@@ -37,7 +41,8 @@ class ListBuilder {
     parameter.init_standard_deviation = init == InitKind::kNormal ? standard_deviation : 0;
     parameter.weight_decay = parameter.global_shape.size() >= 2;
     parameter.sequence_parallel_gradient =
-        split == Split::kTokenwise && parallel_.sequence_parallel;
+        split == Split::kTokenwise && parallel_.sequence_parallel && !is_expert_;
+    parameter.is_expert = is_expert_;
     parameter.layer = layer_;
     parameters_.push_back(std::move(parameter));
     return parameters_.back();
@@ -66,11 +71,21 @@ class ListBuilder {
     if (model_.norm == NormKind::kLayerNorm) AddBias(name, model_.hidden_size, Split::kTokenwise);
   }
 
+  // Shared by all heads: each tensor rank has the gradient of its own heads.
+  void AddHeadNorm(const std::string& name) {
+    Add(name + ".weight", {model_.head_dim}, Split::kTokenwise, InitKind::kOnes, 0)
+        .sequence_parallel_gradient = parallel_.tensor_parallel_size > 1;
+  }
+
+  void AddRmsNorm(const std::string& name, int64_t width) {
+    Add(name + ".weight", {width}, Split::kTokenwise, InitKind::kOnes, 0);
+  }
+
   std::vector<ParameterSpec> Take() { return std::move(parameters_); }
 
  private:
   ParameterShard ShardOf(const std::vector<int64_t>& shape, Split split) const {
-    const int tp = parallel_.tensor_parallel_size;
+    const int tp = is_expert_ ? ExpertTensorSize(parallel_) : parallel_.tensor_parallel_size;
     switch (split) {
       case Split::kReplicated:
       case Split::kTokenwise:
@@ -92,14 +107,35 @@ class ListBuilder {
   const ModelSpec& model_;
   const ParallelSpec& parallel_;
   int layer_ = -1;
+  bool is_expert_ = false;
   std::vector<ParameterSpec> parameters_;
 };
 
-void AddAttention(const ModelSpec& model, ListBuilder& list) {
+void AddLatentAttention(const ModelSpec& model, ListBuilder& list) {
+  const MlaSpec& mla = *model.mla;
+  const int64_t h = model.hidden_size;
+  const int64_t heads = model.num_attention_heads;
+  const int64_t query_width = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+  if (mla.q_lora_rank > 0) {
+    list.AddWeight("attention.q_down", {mla.q_lora_rank, h}, Split::kTokenwise);
+    list.AddRmsNorm("attention.q_norm", mla.q_lora_rank);
+    list.AddWeight("attention.q_up", {query_width, mla.q_lora_rank}, Split::kRows);
+  } else {
+    list.AddWeight("attention.q", {query_width, h}, Split::kRows);
+  }
+  // The rotary part of the keys, one for all heads, comes out beside the latent vector.
+  list.AddWeight("attention.kv_down", {mla.kv_lora_rank + mla.qk_rope_head_dim, h},
+                 Split::kTokenwise);
+  list.AddRmsNorm("attention.kv_norm", mla.kv_lora_rank);
+  list.AddWeight("attention.kv_up",
+                 {heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank}, Split::kRows);
+  list.AddResidualProjection("attention.output", {h, heads * mla.v_head_dim}, Split::kColumns);
+}
+
+void AddGroupedAttention(const ModelSpec& model, ListBuilder& list) {
   const int64_t h = model.hidden_size;
   const int64_t q_width = model.num_attention_heads * model.head_dim;
   const int64_t kv_width = model.num_key_value_heads * model.head_dim;
-  list.AddNorm("attention.norm");
   list.AddWeight("attention.q", {q_width, h}, Split::kRows);
   list.AddWeight("attention.k", {kv_width, h}, Split::kKvHeads, /*packed=*/true);
   list.AddWeight("attention.v", {kv_width, h}, Split::kKvHeads, /*packed=*/true);
@@ -108,36 +144,97 @@ void AddAttention(const ModelSpec& model, ListBuilder& list) {
     list.AddBias("attention.k", kv_width, Split::kKvHeads, /*packed=*/true);
     list.AddBias("attention.v", kv_width, Split::kKvHeads, /*packed=*/true);
   }
+  if (model.qk_norm) {
+    list.AddHeadNorm("attention.q_norm");
+    list.AddHeadNorm("attention.k_norm");
+  }
   list.AddResidualProjection("attention.output", {h, q_width}, Split::kColumns);
   if (model.attention_output_bias) list.AddBias("attention.output", h, Split::kTokenwise);
 }
 
-void AddDenseMlp(const ModelSpec& model, ListBuilder& list) {
+// A dense MLP, a shared expert or an expert.
+void AddMlp(const ModelSpec& model, const std::string& prefix, int64_t f, bool has_bias,
+            ListBuilder& list) {
   const int64_t h = model.hidden_size;
-  const int64_t f = model.ffn_hidden_size;
   const bool gated = model.activation == ActivationKind::kSwiGlu;
-  if (gated) list.AddWeight("mlp.gate", {f, h}, Split::kRows);
-  list.AddWeight("mlp.up", {f, h}, Split::kRows, /*packed=*/gated);
-  if (model.mlp_bias) {
-    if (gated) list.AddBias("mlp.gate", f, Split::kRows);
-    list.AddBias("mlp.up", f, Split::kRows, /*packed=*/gated);
+  if (gated) list.AddWeight(prefix + "gate", {f, h}, Split::kRows);
+  list.AddWeight(prefix + "up", {f, h}, Split::kRows, /*packed=*/gated);
+  if (has_bias) {
+    if (gated) list.AddBias(prefix + "gate", f, Split::kRows);
+    list.AddBias(prefix + "up", f, Split::kRows, /*packed=*/gated);
   }
-  list.AddResidualProjection("mlp.down", {h, f}, Split::kColumns);
-  if (model.mlp_bias) list.AddBias("mlp.down", h, Split::kTokenwise);
+  list.AddResidualProjection(prefix + "down", {h, f}, Split::kColumns);
+  if (has_bias) list.AddBias(prefix + "down", h, Split::kTokenwise);
 }
 
 // Experts lie in order, each with its own matrices.
-void AddExperts(const ModelSpec& model, ListBuilder& list) {
-  const int64_t h = model.hidden_size;
-  const int64_t f = model.moe->expert_ffn_hidden_size;
-  const bool gated = model.activation == ActivationKind::kSwiGlu;
-  list.AddWeight("mlp.router", {model.moe->num_experts, h}, Split::kTokenwise);
-  for (int expert = 0; expert < model.moe->num_experts; ++expert) {
-    const std::string prefix = "mlp.experts." + std::to_string(expert) + ".";
-    if (gated) list.AddWeight(prefix + "gate", {f, h}, Split::kRows);
-    list.AddWeight(prefix + "up", {f, h}, Split::kRows, /*packed=*/gated);
-    list.AddResidualProjection(prefix + "down", {h, f}, Split::kColumns);
+void AddExperts(const ModelSpec& model, const ParallelSpec& parallel, int expert_rank,
+                ListBuilder& list) {
+  const MoeSpec& moe = *model.moe;
+  list.AddWeight("mlp.router", {moe.num_experts, model.hidden_size}, Split::kTokenwise);
+  const int num_local = moe.num_experts / parallel.expert_parallel_size;
+  list.set_expert(true);
+  for (int expert = expert_rank * num_local; expert < (expert_rank + 1) * num_local; ++expert) {
+    AddMlp(model, "mlp.experts." + std::to_string(expert) + ".", moe.expert_ffn_hidden_size,
+           model.mlp_bias, list);
   }
+  list.set_expert(false);
+  if (moe.shared_expert_ffn_hidden_size > 0) {
+    AddMlp(model, "mlp.shared_expert.", moe.shared_expert_ffn_hidden_size, /*has_bias=*/false,
+           list);
+    if (moe.shared_expert_gate) {
+      list.AddWeight("mlp.shared_expert.output_gate", {1, model.hidden_size}, Split::kTokenwise);
+    }
+  }
+}
+
+void AddLayer(const ModelSpec& model, const ParallelSpec& parallel, const LayerForm& form,
+              int expert_rank, ListBuilder& list) {
+  list.AddNorm("attention.norm");
+  if (model.mla) {
+    AddLatentAttention(model, list);
+  } else {
+    AddGroupedAttention(model, list);
+  }
+  list.AddNorm("mlp.norm");
+  if (form.has_experts) {
+    AddExperts(model, parallel, expert_rank, list);
+  } else {
+    AddMlp(model, "mlp.", model.ffn_hidden_size, model.mlp_bias, list);
+  }
+}
+
+// Final norm, output projection and multi-token layers, which share the embedding and the output
+// projection: their stage holds both.
+void AddHead(const ModelSpec& model, const ParallelSpec& parallel, bool has_embedding,
+             int expert_rank, ListBuilder& list) {
+  list.AddNorm("final_norm");
+  const std::vector<int64_t> shape = {model.vocab_size, model.hidden_size};
+  if (!model.tied_embeddings) list.AddWeight("output", shape, Split::kVocab);
+  if ((model.tied_embeddings || model.num_multi_token_layers > 0) && !has_embedding) {
+    list.Add("embedding.word.weight", shape, Split::kVocab, InitKind::kNormal,
+             model.init_standard_deviation)
+        .tied_copy = true;
+  }
+  for (int i = 0; i < model.num_multi_token_layers; ++i) {
+    list.set_layer(model.num_layers + i);
+    list.AddNorm("multi_token.embedding_norm");
+    list.AddNorm("multi_token.hidden_norm");
+    list.AddWeight("multi_token.projection", {model.hidden_size, 2 * model.hidden_size},
+                   Split::kRows);
+    AddLayer(model, parallel, MultiTokenLayerForm(model), expert_rank, list);
+    list.AddNorm("multi_token.final_norm");
+  }
+}
+
+int64_t SumElements(const std::vector<ParameterSpec>& parameters) {
+  int64_t sum = 0;
+  for (const ParameterSpec& parameter : parameters) {
+    int64_t elements = 1;
+    for (const int64_t dim : parameter.global_shape) elements *= dim;
+    sum += elements;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -148,7 +245,7 @@ int64_t PaddedVocabSize(const ModelSpec& model, const ParallelSpec& parallel) {
 }
 
 std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const ParallelSpec& parallel,
-                                           const VirtualStage& stage) {
+                                           const VirtualStage& stage, int expert_rank) {
   ListBuilder list(model, parallel);
   if (stage.has_embedding) {
     list.AddWeight("embedding.word", {model.vocab_size, model.hidden_size}, Split::kVocab);
@@ -159,26 +256,10 @@ std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const Paralle
   }
   for (int layer = stage.first_layer; layer < stage.first_layer + stage.num_layers; ++layer) {
     list.set_layer(layer);
-    AddAttention(model, list);
-    list.AddNorm("mlp.norm");
-    if (model.moe) {
-      AddExperts(model, list);
-    } else {
-      AddDenseMlp(model, list);
-    }
+    AddLayer(model, parallel, LayerFormOf(model, layer), expert_rank, list);
   }
   list.set_layer(-1);
-  if (stage.has_head) {
-    list.AddNorm("final_norm");
-    const std::vector<int64_t> shape = {model.vocab_size, model.hidden_size};
-    if (!model.tied_embeddings) {
-      list.AddWeight("output", shape, Split::kVocab);
-    } else if (!stage.has_embedding) {
-      list.Add("embedding.word.weight", shape, Split::kVocab, InitKind::kNormal,
-               model.init_standard_deviation)
-          .tied_copy = true;
-    }
-  }
+  if (stage.has_head) AddHead(model, parallel, stage.has_embedding, expert_rank, list);
   return list.Take();
 }
 
@@ -189,23 +270,37 @@ std::vector<ParameterSpec> ModelParameters(const ModelSpec& model) {
 }
 
 int64_t NumParameters(const ModelSpec& model) {
-  // All layers are alike: one layer's worth, times their number.
-  ModelSpec one_layer = model;
-  one_layer.num_layers = 1;
-  int64_t in_layer = 0;
-  int64_t outside = 0;
-  for (const ParameterSpec& parameter : ModelParameters(one_layer)) {
-    int64_t elements = 1;
-    for (const int64_t dim : parameter.global_shape) elements *= dim;
-    (parameter.layer >= 0 ? in_layer : outside) += elements;
+  // Layers of one form are alike: one layer's worth, times their number.
+  const PerForm<int> counts = CountForms(model, {.num_layers = model.num_layers});
+  int64_t sum = SumElements(StageParameters(model, {}, {.has_embedding = true, .has_head = true}));
+  for (size_t i = 0; i < kNumLayerForms; ++i) {
+    const std::optional<int> layer = FirstLayerOf(model, FormAt(i));
+    if (!layer) continue;
+    sum += counts[i] *
+           SumElements(StageParameters(model, {}, {.first_layer = *layer, .num_layers = 1}));
   }
-  return outside + in_layer * model.num_layers;
+  return sum;
+}
+
+int64_t NumActiveParameters(const ModelSpec& model) {
+  if (!model.moe) return NumParameters(model);
+  ModelSpec active = model;
+  active.moe->num_experts = model.moe->experts_per_token;
+  // The router keeps a row for each expert.
+  const PerForm<int> counts = CountForms(model, {.num_layers = model.num_layers});
+  int64_t num_routers = 0;
+  for (size_t i = 0; i < kNumLayerForms; ++i) {
+    if (FormAt(i).has_experts) num_routers += counts[i];
+  }
+  if (MultiTokenLayerForm(model).has_experts) num_routers += model.num_multi_token_layers;
+  return NumParameters(active) +
+         num_routers * (model.moe->num_experts - model.moe->experts_per_token) * model.hidden_size;
 }
 
 LocalSlice SliceOf(const ParameterSpec& parameter, int tensor_parallel_size, int tensor_rank) {
   LocalSlice slice{.shape = parameter.global_shape};
   const ParameterShard& shard = parameter.shard;
-  const int ranks_per_shard = tensor_parallel_size / shard.num_shards;
+  const int ranks_per_shard = std::max(1, tensor_parallel_size / shard.num_shards);
   slice.first_replica = tensor_rank % ranks_per_shard == 0;
   if (shard.dim >= 0) {
     TESSERA_CHECK(shard.padded_size % shard.num_shards == 0, parameter.name, " of ",

@@ -46,15 +46,19 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
-// Parameters of one virtual stage in the order in which the forward pass uses them.
+// Parameters of one virtual stage in the order in which the forward pass uses them, of the experts
+// those that rank `expert_rank` of the expert-parallel group holds. Multi-token layers, numbered on
+// from the last layer, belong to the head, whose stage holds the embedding that they share.
 std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const ParallelSpec& parallel,
-                                           const VirtualStage& stage);
+                                           const VirtualStage& stage, int expert_rank = 0);
 // Parameters of the whole model, once each.
 std::vector<ParameterSpec> ModelParameters(const ModelSpec& model);
 // Their number (padding and tied copies not counted).
 int64_t NumParameters(const ModelSpec& model);
+// Those that one token meets: of the experts as many as it visits.
+int64_t NumActiveParameters(const ModelSpec& model);
 
-// The part that one tensor-parallel rank holds.
+// The part that one tensor-parallel rank holds (of an expert: one expert-tensor rank).
 struct LocalSlice {
   std::vector<int64_t> shape;  // as stored, padding included
   int dim = -1;

@@ -16,15 +16,19 @@ struct RuntimeSpec {
   // Kernels. An operation that is not fused is a chain of element-wise kernels, each with its own
   // passes over memory and its own launch.
   bool fused_norm = true;
-  bool fused_activation = true;  // bias and GELU, or SwiGLU
-  bool fused_softmax = true;     // of unfused attention: scale, mask, softmax
-  bool fused_residual = true;    // bias, dropout, residual
+  bool product_epilogues = true;  // bias and GELU inside the matrix product
+  bool fused_activation = true;   // outside of it: bias and GELU in one kernel; SwiGLU in one
+  bool fused_softmax = true;      // of unfused attention: scale, mask, softmax
+  bool fused_residual = true;     // bias, dropout, residual
   bool fused_rope = true;
   bool fused_cross_entropy = true;  // no fp32 copy of the logits beside their gradient
   bool fused_optimizer = true;
   bool fused_gradient_accumulation = true;  // weight gradients added to by the product itself
   bool hidden_dropout = false;              // masks of a byte an element are kept
   bool attention_dropout = false;
+  // Queries, keys and values, the attention's output and the gradients of both are copied to
+  // contiguous memory.
+  bool attention_copies = false;
   // Memory of a pass. Without autograd, a layer's tensors stay until its backward pass is over,
   // beside one workspace that all layers share (Tessera). With it, each goes once its operation's
   // backward pass has run, and what that pass makes comes on top of those left.
@@ -39,15 +43,13 @@ struct RuntimeSpec {
   // Empty tensors that stand for weight gradients which the product has added to the main
   // gradients: one for each shape of a layer, for good, and one for the head while it runs.
   bool weight_gradient_placeholders = false;
-  // State of an own parameter: fp32 parameters without a 16-bit copy (FSDP); gradients in the type
-  // in which they are reduced instead of fp32; 16-bit gradients beside fp32 ones; an fp32 copy of
-  // the gradients whose optimizer state is here; more that only the update needs.
+  // State of a parameter: fp32 parameters without a 16-bit copy (FSDP); 16-bit gradients beside
+  // fp32 ones; an fp32 copy of the gradients whose optimizer state is here; more that only the
+  // update needs.
   bool fp32_parameters = false;
-  bool gradients_in_reduce_type = false;
   bool compute_type_gradients = false;
   bool fp32_gradient_shard = false;
   double update_bytes_per_parameter = 0;
-  int num_gathered_layers = 2;                // ZeRO 3: layers whose parameters are whole at once
   bool gathers_embedding_and_head = false;    // ZeRO 3: theirs are whole from start to end
   int64_t communication_buffer_elements = 0;  // buckets beside the gradients, activation type
   // Reserved over allocated bytes, less 1, of the program's allocator: on average, and how much

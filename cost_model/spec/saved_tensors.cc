@@ -1,5 +1,7 @@
 // What forward passes keep for backward passes: declared in op_list.h.
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "cost_model/spec/op_list.h"
 
@@ -26,28 +28,75 @@ int64_t ActivationElementBytes(const TrainingSpec& training) {
   return base::SizeBytes(TypesOf(training.precision).activation);
 }
 
+void AddAttentionTensors(const ModelSpec& model, const LocalShape& shape, int64_t element_bytes,
+                         std::vector<SavedTensor>& saved) {
+  const auto add = [&](const char* name, int64_t rows, int64_t width) {
+    saved.push_back({name, rows * width * element_bytes});
+  };
+  if (model.mla) {
+    const MlaSpec& mla = *model.mla;
+    if (mla.q_lora_rank > 0) {
+      add("query_latent", shape.local_tokens, mla.q_lora_rank);
+      saved.push_back({"query_latent_norm_statistics", shape.local_tokens * kStatisticBytes});
+      add("query_latent_norm_output", shape.local_tokens, mla.q_lora_rank);
+    }
+    add("key_value_latent", shape.local_tokens, mla.kv_lora_rank + mla.qk_rope_head_dim);
+    saved.push_back({"key_value_latent_norm_statistics", shape.local_tokens * kStatisticBytes});
+    add("key_value_latent_norm_output", shape.local_tokens, mla.kv_lora_rank);
+  } else if (model.qk_norm) {
+    const int64_t heads = shape.heads + shape.kv_heads;
+    add("queries_and_keys_before_norm", shape.tokens, heads * shape.head_dim);
+    saved.push_back({"queries_and_keys_norm_statistics", shape.tokens * heads * kStatisticBytes});
+  }
+  add("qkv", shape.tokens, shape.qkv_width);
+  add("attention_output", shape.tokens, shape.attention_width);
+}
+
+// An MLP, dense or a shared expert: what its activation reads and gives.
+void AddActivationTensors(const ModelSpec& model, const std::string& prefix, int64_t rows,
+                          int64_t ffn, int64_t element_bytes, std::vector<SavedTensor>& saved) {
+  const bool gated = model.activation == ActivationKind::kSwiGlu;
+  const int64_t bytes = rows * ffn * element_bytes;
+  saved.push_back({prefix + "_pre_activation", gated ? 2 * bytes : bytes});
+  saved.push_back({prefix + "_activation", bytes});
+}
+
+// Routed rows count in full: each comes from a token of some rank, however many ranks share the
+// experts.
+void AddExpertTensors(const ModelSpec& model, const LocalShape& shape, int64_t element_bytes,
+                      std::vector<SavedTensor>& saved) {
+  const int64_t router_bytes = shape.local_tokens * model.moe->num_experts * kStatisticBytes;
+  saved.push_back({"router_logits", router_bytes});
+  saved.push_back({"router_probabilities", router_bytes});
+  saved.push_back({"routed_tokens", shape.expert_rows * shape.hidden * element_bytes});
+  AddActivationTensors(model, "expert", shape.expert_rows, shape.expert_ffn, element_bytes, saved);
+  if (shape.shared_ffn > 0) {
+    AddActivationTensors(model, "shared_expert", shape.tokens, shape.shared_ffn, element_bytes,
+                         saved);
+  }
+}
+
 // Everything but the layer's input.
 std::vector<SavedTensor> InnerTensors(const ModelSpec& model, const TrainingSpec& training,
-                                      const ParallelSpec& parallel,
-                                      [[maybe_unused]] const LayerForm& form,
+                                      const ParallelSpec& parallel, const LayerForm& form,
                                       const LocalShape& shape, bool with_attention_stats) {
   const int64_t element_bytes = ActivationElementBytes(training);
   const int64_t hidden_bytes = shape.local_tokens * shape.hidden * element_bytes;
-  const int64_t mlp_bytes = shape.tokens * shape.ffn * element_bytes;
-  const bool gated = model.activation == ActivationKind::kSwiGlu;
   std::vector<SavedTensor> saved = {
       {"attention_norm_statistics", NormStatisticsBytes(model, shape)},
-      {"attention_norm_output", hidden_bytes},
-      {"qkv", shape.tokens * shape.qkv_width * element_bytes},
-      {"attention_output", shape.tokens * shape.attention_width * element_bytes}};
+      {"attention_norm_output", hidden_bytes}};
+  AddAttentionTensors(model, shape, element_bytes, saved);
   if (with_attention_stats) {
     saved.push_back({"attention_stats", AttentionStatsBytes(parallel, shape, element_bytes)});
   }
   saved.push_back({"mlp_input", hidden_bytes});
   saved.push_back({"mlp_norm_statistics", NormStatisticsBytes(model, shape)});
   saved.push_back({"mlp_norm_output", hidden_bytes});
-  saved.push_back({"mlp_pre_activation", gated ? 2 * mlp_bytes : mlp_bytes});
-  saved.push_back({"mlp_activation", mlp_bytes});
+  if (form.has_experts) {
+    AddExpertTensors(model, shape, element_bytes, saved);
+  } else {
+    AddActivationTensors(model, "mlp", shape.tokens, shape.ffn, element_bytes, saved);
+  }
   return saved;
 }
 
@@ -106,44 +155,70 @@ std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape) {
 }
 
 std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,
-                                          const LocalShape& shape) {
+                                          const ParallelSpec& parallel, const LocalShape& shape) {
   const int64_t hidden_bytes = shape.local_tokens * shape.hidden * ActivationElementBytes(training);
   // The loss turns the logits into their gradient in place, in fp32.
-  return {{"labels", shape.tokens * kTokenBytes},
-          {"input", hidden_bytes},
-          {"norm_statistics", NormStatisticsBytes(model, shape)},
-          {"norm_output", hidden_bytes},
-          {"logits_gradient", shape.tokens * shape.vocab * kStatisticBytes}};
+  const std::vector<SavedTensor> loss = {
+      {"labels", shape.tokens * kTokenBytes},
+      {"input", hidden_bytes},
+      {"norm_statistics", NormStatisticsBytes(model, shape)},
+      {"norm_output", hidden_bytes},
+      {"logits_gradient", shape.tokens * shape.vocab * kStatisticBytes}};
+  std::vector<SavedTensor> saved = loss;
+  for (int i = 0; i < model.num_multi_token_layers; ++i) {
+    const std::string prefix = "multi_token." + std::to_string(i) + ".";
+    const auto add = [&](const SavedTensor& tensor) {
+      saved.push_back({prefix + tensor.name, tensor.num_bytes});
+    };
+    add({"tokens", shape.tokens * kTokenBytes});
+    // The hidden state is the last layer's output, kept by the head.
+    add({"embedding", hidden_bytes});
+    add({"norms_statistics", 2 * NormStatisticsBytes(model, shape)});
+    add({"norms_output", 2 * hidden_bytes});
+    for (const SavedTensor& tensor :
+         LayerSavedTensors(model, training, parallel, MultiTokenLayerForm(model), shape)) {
+      add(tensor);
+    }
+    for (const SavedTensor& tensor : loss) add(tensor);
+  }
+  return saved;
 }
 
 StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                        const ParallelSpec& parallel, const VirtualStage& stage) {
   const LocalShape shape = MakeLocalShape(model, training, parallel);
-  const PerForm<int> counts = CountForms(model, stage);
+  const bool has_weight_passes = parallel.schedule == ScheduleKind::kZeroBubbleH1;
   int64_t layers_bytes = 0;
   int64_t recomputed_bytes = 0;
-  for (size_t i = 0; i < kNumLayerForms; ++i) {
-    if (counts[i] == 0) continue;
-    const LayerForm form = FormAt(i);
-    layers_bytes += counts[i] * SumBytes(LayerSavedTensors(model, training, parallel, form, shape));
-    recomputed_bytes = std::max(
-        recomputed_bytes, SumBytes(LayerRecomputedTensors(model, training, parallel, form, shape)));
+  int64_t operand_bytes = 0;
+  const auto add_layers = [&](const VirtualStage& layers, const ParallelSpec& alike) {
+    const PerForm<int> counts = CountForms(model, layers);
+    for (size_t i = 0; i < kNumLayerForms; ++i) {
+      if (counts[i] == 0) continue;
+      const LayerForm form = FormAt(i);
+      layers_bytes += counts[i] * SumBytes(LayerSavedTensors(model, training, alike, form, shape));
+      recomputed_bytes = std::max(
+          recomputed_bytes, SumBytes(LayerRecomputedTensors(model, training, alike, form, shape)));
+      if (!has_weight_passes) continue;
+      operand_bytes += counts[i] * LayerWeightOperandBytes(model, training, alike, form, shape);
+    }
+  };
+  VirtualStage first_layers = stage;
+  first_layers.num_layers = RecomputedLayers(parallel, stage);
+  add_layers(first_layers, parallel);
+  if (first_layers.num_layers < stage.num_layers) {
+    VirtualStage other_layers = stage;
+    other_layers.first_layer += first_layers.num_layers;
+    other_layers.num_layers -= first_layers.num_layers;
+    add_layers(other_layers, KeepingLayers(parallel));
   }
   if (stage.has_embedding) layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
   const int64_t head_bytes =
-      stage.has_head ? SumBytes(HeadSavedTensors(model, training, shape)) : 0;
-  StageActivationBytes bytes{
-      .saved_bytes = layers_bytes + head_bytes,
-      .layers_bytes = layers_bytes,
-      .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes)};
-  if (parallel.schedule == ScheduleKind::kZeroBubbleH1) {
-    for (size_t i = 0; i < kNumLayerForms; ++i) {
-      if (counts[i] == 0) continue;
-      bytes.weight_operand_bytes +=
-          counts[i] * LayerWeightOperandBytes(model, training, parallel, FormAt(i), shape);
-    }
-  }
-  return bytes;
+      stage.has_head ? SumBytes(HeadSavedTensors(model, training, parallel, shape)) : 0;
+  return {.saved_bytes = layers_bytes + head_bytes,
+          .layers_bytes = layers_bytes,
+          .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes),
+          .weight_operand_bytes = operand_bytes};
 }
 
 int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,

@@ -21,9 +21,10 @@ struct TimeBreakdown {
   double bubble_s = 0;
   double optimizer_s = 0;
   double other_s = 0;
+  double straggler_s = 0;  // waiting for the slowest device
   double Total() const {
     return forward_s + backward_s + recompute_s + tp_comm_s + pp_comm_s + dp_comm_s + cp_comm_s +
-           ep_comm_s + bubble_s + optimizer_s + other_s;
+           ep_comm_s + bubble_s + optimizer_s + other_s + straggler_s;
   }
   double Compute() const { return forward_s + backward_s + recompute_s; }
 };

@@ -13,6 +13,9 @@ void AddModelLimits(const spec::Plan& plan, std::vector<std::string>& reasons) {
   if (plan.parallel.expert_parallel_size > 1 || model.moe) {
     reasons.push_back("mixture-of-experts models are planned but not executed yet");
   }
+  if (model.qk_norm) {
+    reasons.push_back("norms of queries and keys are planned but not executed yet");
+  }
   if (model.mla) {
     reasons.push_back("multi-head latent attention is planned but not executed yet");
   }

@@ -127,7 +127,9 @@ std::string ClustersTable() {
                   base::Concat(FormatFixed(peak / 1e12, peak < 1e12 ? 3 : 1), " TFLOP/s ",
                                base::ToString(type)),
                   FormatFixed(cluster.device.memory_bandwidth_bytes_per_s / 1e9, 0),
-                  std::to_string(cluster.devices_per_node),
+                  cluster.devices_per_domain > cluster.devices_per_node
+                      ? base::Concat(cluster.devices_per_node, " of ", cluster.devices_per_domain)
+                      : std::to_string(cluster.devices_per_node),
                   FormatFixed(cluster.intra_node.bandwidth_bytes_per_s / 1e9, 1),
                   std::to_string(cluster.nics_per_node),
                   FormatFixed(cluster.inter_node.bandwidth_bytes_per_s / 1e9, 1)});

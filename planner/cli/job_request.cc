@@ -53,7 +53,8 @@ Precision DefaultPrecision(const spec::ClusterSpec& cluster) {
 }
 
 int DefaultNumDevices(const spec::ClusterSpec& cluster) {
-  return cluster.shared_compute_units > 0 ? cluster.shared_compute_units : cluster.devices_per_node;
+  return cluster.shared_compute_units > 0 ? cluster.shared_compute_units
+                                          : spec::DevicesPerDomain(cluster);
 }
 
 // A flag before the model's file; nothing where neither speaks.

@@ -32,7 +32,7 @@ cost_model::MemoryStatistic StatisticOf(MemoryClass memory_class) {
 }
 
 std::string WhyUnpriced(const cost_model::Job& job, const spec::ParallelSpec& parallel) {
-  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job.model, parallel);
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job, parallel);
   if (violations.empty()) {
     violations = spec::FindViolations(job.model, job.training, parallel, job.num_devices);
   }

@@ -78,7 +78,7 @@ TEST(KeptTensorsTest, LogitsTakeTheBytesOfTheirGradient) {
   const Job job = RoundJob(1);
   const LocalShape shape = MakeLocalShape(job.model, job.training, {});
   const auto logits_bytes = [&](const RuntimeSpec& runtime) {
-    return HeadKeptTensors(job.model, job.training, shape, runtime).back().num_bytes;
+    return HeadKeptTensors(job.model, job.training, {}, shape, runtime).back().num_bytes;
   };
   RuntimeSpec runtime;
   EXPECT_EQ(logits_bytes(runtime), int64_t{4} * 1024 * 32768);

@@ -11,17 +11,18 @@ namespace tessera::cost_model {
 namespace {
 
 // Tessera's bytes of `elements` parameters in bf16, ZeRO 0.
-spec::StateBytes Unsharded(int64_t elements) {
+spec::StateBytes Unsharded(int64_t elements, base::DType reduce_type) {
   spec::ParallelSpec parallel;
   parallel.zero_stage = 0;
-  return spec::StateBytesOf(elements, RoundJob(1).training, parallel);
+  parallel.gradient_reduce_type = reduce_type;
+  return spec::StateBytesOf({.elements = elements}, RoundJob(1).training, parallel);
 }
 
 int64_t BytesOfAParameter(const std::string& runtime, base::DType reduce_type) {
   spec::ParallelSpec parallel;
   parallel.gradient_reduce_type = reduce_type;
-  const spec::StateBytes state =
-      StateBytesIn(Unsharded(1600), RoundJob(1).training, parallel, spec::LoadRuntime(runtime));
+  const spec::StateBytes state = StateBytesIn(Unsharded(1600, reduce_type), RoundJob(1).training,
+                                              parallel, spec::LoadRuntime(runtime));
   return (state.weights_bytes + state.gradients_bytes + state.optimizer_bytes) / 1600;
 }
 
@@ -58,7 +59,7 @@ TEST(StageMemoryTest, TheUpdateNeedsWhatItsTemporariesExceedTheActivationsBy) {
   const Job job = RoundJob(1);
   spec::RuntimeSpec runtime;
   runtime.update_bytes_per_parameter = 16;
-  StageParts parts{.state = Unsharded(1000), .activations_bytes = 10'000};
+  StageParts parts{.state = Unsharded(1000, base::DType::kFloat32), .activations_bytes = 10'000};
   EXPECT_EQ(BuffersOf(job.cluster, job.training, {}, runtime, parts).update_bytes, 6'000);
   parts.activations_bytes = 20'000;
   EXPECT_EQ(BuffersOf(job.cluster, job.training, {}, runtime, parts).update_bytes, 0);

@@ -98,7 +98,7 @@ TEST(SearchTest, MixturesOfExpertsAreRefusedWithTheReason) {
   ASSERT_EQ(result.rejections.size(), 1u);  // no other layout helps: the first reason of each
   EXPECT_EQ(result.rejections[0].constraint, "mixture of experts");
   EXPECT_EQ(result.rejections[0].example.message,
-            "this version neither prices nor runs mixtures of experts, but the model has experts: "
+            "this version does not price mixtures of experts, but the model has experts: "
             "8");
 }
 

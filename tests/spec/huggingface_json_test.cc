@@ -51,6 +51,39 @@ constexpr const char* kMistral = R"({
   "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096,
   "tie_word_embeddings": false, "vocab_size": 32000})";
 
+// The published config.json files of families with forms of their own, their generation settings
+// left out.
+constexpr const char* kQwen3Moe = R"({
+  "architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false, "decoder_sparse_step": 1,
+  "head_dim": 128, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+  "intermediate_size": 6144, "max_position_embeddings": 40960, "max_window_layers": 48,
+  "mlp_only_layers": [], "model_type": "qwen3_moe", "moe_intermediate_size": 768,
+  "norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+  "num_hidden_layers": 48, "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_scaling": null,
+  "rope_theta": 1000000.0, "sliding_window": null, "tie_word_embeddings": false,
+  "use_sliding_window": false, "vocab_size": 151936})";
+constexpr const char* kDeepSeekV3 = R"({
+  "architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "first_k_dense_replace": 3,
+  "hidden_act": "silu", "hidden_size": 7168, "initializer_range": 0.006,
+  "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+  "model_type": "deepseek_v3", "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8,
+  "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 128,
+  "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128,
+  "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+  "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+  "rope_scaling": {"beta_fast": 32, "factor": 40, "type": "yarn"}, "rope_theta": 10000,
+  "tie_word_embeddings": false, "v_head_dim": 128, "vocab_size": 129280})";
+constexpr const char* kGptOss = R"({
+  "architectures": ["GptOssForCausalLM"], "attention_bias": true, "head_dim": 64,
+  "hidden_act": "silu", "hidden_size": 2880, "initializer_range": 0.02, "intermediate_size": 2880,
+  "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+  "max_position_embeddings": 131072, "model_type": "gpt_oss", "num_attention_heads": 64,
+  "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 8,
+  "num_local_experts": 32, "rms_norm_eps": 1e-05,
+  "rope_scaling": {"factor": 32.0, "rope_type": "yarn"}, "rope_theta": 150000,
+  "sliding_window": 128, "swiglu_limit": 7.0, "tie_word_embeddings": false,
+  "vocab_size": 201088})";
+
 class HuggingFaceTest : public FileTest {
  protected:
   ModelSpec Load(const std::string& text) const { return LoadModel(Write("m/config.json", text)); }
@@ -92,6 +125,27 @@ TEST_F(HuggingFaceTest, Qwen25HasBiasesOfQueriesKeysAndValuesAlone) {
 
 TEST_F(HuggingFaceTest, MixtralIsThePresetOfItsSize) {
   ExpectSameModel(Load(kMixtral), LoadModel("mixtral-8x7b"));
+}
+
+TEST_F(HuggingFaceTest, FamiliesWithFormsOfTheirOwnAreThePresetsOfTheirSizes) {
+  for (const auto& [text, preset] : {std::pair{kQwen3Moe, "qwen3-30b-a3b"},
+                                     {kDeepSeekV3, "deepseek-v3"},
+                                     {kGptOss, "gpt-oss-20b"}}) {
+    ModelSpec model = Load(text);
+    model.name = preset;
+    EXPECT_EQ(model, LoadModel(preset)) << preset;
+  }
+}
+
+TEST_F(HuggingFaceTest, FormsThatLieOtherwiseAreRefused) {
+  EXPECT_THAT(ErrorOf(Replaced(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [5]")),
+              HasSubstr("/mlp_only_layers: found [5]"));
+  EXPECT_EQ(Load(Replaced(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [0, 1]"))
+                .moe->num_leading_dense_layers,
+            2);
+  EXPECT_THAT(ErrorOf(Replaced(kGptOss, "[\"sliding_attention\", \"full_attention\"",
+                               "[\"full_attention\", \"sliding_attention\"")),
+              HasSubstr("/layer_types: found \"sliding_attention\" in layer 1"));
 }
 
 TEST_F(HuggingFaceTest, AFolderStandsForItsConfig) {

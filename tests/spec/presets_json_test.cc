@@ -41,12 +41,14 @@ TEST(PresetsTest, EveryClusterLoadsWithASourceForEachNumber) {
     EXPECT_EQ(cluster.name, name);
     for (const char* number :
          {"/device/memory_bytes", "/device/memory_bandwidth_bytes_per_s", "/devices_per_node",
-          "/device/matmul_efficiency_by_flops", "/device/attention_efficiency_by_flops",
           "/device/memory_efficiency_by_bytes", "/nics_per_node", "/device/launch_overhead_s",
           "/intra_node/bandwidth_bytes_per_s", "/intra_node/latency_s", "/intra_node/efficiency",
           "/inter_node/bandwidth_bytes_per_s", "/inter_node/latency_s"}) {
       EXPECT_EQ(cluster.sources.count(number), 1u) << name << number;
     }
+    const std::string products = cluster.device.kernels ? "/device/kernels/tile_load_cost"
+                                                        : "/device/matmul_efficiency_by_flops";
+    EXPECT_EQ(cluster.sources.count(products), 1u) << name << products;
     for (const auto& [type, peak] : cluster.device.peak_flops_per_s) {
       const std::string pointer = "/device/peak_flops_per_s/" + std::string(base::ToString(type));
       EXPECT_EQ(cluster.sources.count(pointer), 1u) << name << pointer;
@@ -68,27 +70,92 @@ TEST(PresetsTest, ModelsHaveTheirPublishedSizes) {
     const char* name;
     double billions;
     double half_digit;
-  } published[] = {{"gpt2-124m", 0.124, 0.0005},     {"gpt2-355m", 0.355, 0.0005},
-                   {"gpt2-774m", 0.774, 0.0005},     {"gpt2-1.5b", 1.558, 0.0005},
-                   {"gpt3-6.7b", 6.7, 0.05},         {"gpt3-13b", 13.0, 0.15},
-                   {"gpt3-175b", 175, 0.5},          {"megatron-1.7b", 1.7, 0.05},
-                   {"megatron-3.6b", 3.6, 0.05},     {"megatron-7.5b", 7.5, 0.05},
-                   {"megatron-18.4b", 18.4, 0.05},   {"megatron-39.1b", 39.1, 0.05},
-                   {"megatron-76.1b", 76.1, 0.05},   {"megatron-145.6b", 145.6, 0.05},
-                   {"megatron-310.1b", 310.1, 0.05}, {"megatron-529.6b", 529.6, 0.05},
-                   {"megatron-1t", 1008.0, 0.05},    {"megatron-22b", 22, 0.5},
-                   {"turing-530b", 530, 0.5},        {"llama2-7b", 6.738, 0.0005},
-                   {"llama2-13b", 13.016, 0.0005},   {"llama2-70b", 68.977, 0.0005},
-                   {"llama3-8b", 8.030, 0.0005},     {"llama3-70b", 70.554, 0.0005},
-                   {"llama3-405b", 405.85, 0.005},   {"llama3.2-1b", 1.236, 0.0005},
-                   {"qwen2-0.5b", 0.494, 0.0005},    {"qwen2-7b", 7.616, 0.0005},
-                   {"qwen2-72b", 72.706, 0.0005},    {"mistral-7b", 7.248, 0.0005},
-                   {"mixtral-8x7b", 46.703, 0.0005}, {"mixtral-8x22b", 140.62, 0.015}};
+  } published[] = {{"gpt2-124m", 0.124, 0.0005},
+                   {"gpt2-355m", 0.355, 0.0005},
+                   {"gpt2-774m", 0.774, 0.0005},
+                   {"gpt2-1.5b", 1.558, 0.0005},
+                   {"gpt3-6.7b", 6.7, 0.05},
+                   {"gpt3-13b", 13.0, 0.15},
+                   {"gpt3-175b", 175, 0.5},
+                   {"megatron-1.7b", 1.7, 0.05},
+                   {"megatron-3.6b", 3.6, 0.05},
+                   {"megatron-7.5b", 7.5, 0.05},
+                   {"megatron-18.4b", 18.4, 0.05},
+                   {"megatron-39.1b", 39.1, 0.05},
+                   {"megatron-76.1b", 76.1, 0.05},
+                   {"megatron-145.6b", 145.6, 0.05},
+                   {"megatron-310.1b", 310.1, 0.05},
+                   {"megatron-529.6b", 529.6, 0.05},
+                   {"megatron-1t", 1008.0, 0.05},
+                   {"megatron-22b", 22, 0.5},
+                   {"turing-530b", 530, 0.5},
+                   {"llama2-7b", 6.738, 0.0005},
+                   {"llama2-13b", 13.016, 0.0005},
+                   {"llama2-70b", 68.977, 0.0005},
+                   {"llama3-8b", 8.030, 0.0005},
+                   {"llama3-70b", 70.554, 0.0005},
+                   {"llama3-405b", 405.85, 0.005},
+                   {"llama3.2-1b", 1.236, 0.0005},
+                   {"qwen2-0.5b", 0.494, 0.0005},
+                   {"qwen2-7b", 7.616, 0.0005},
+                   {"qwen2-72b", 72.706, 0.0005},
+                   {"mistral-7b", 7.248, 0.0005},
+                   {"mixtral-8x7b", 46.703, 0.0005},
+                   {"mixtral-8x22b", 140.62, 0.015},
+                   {"deepseek-v2-lite", 15.7, 0.05},
+                   {"deepseek-v2", 236, 0.5},
+                   {"kimi-k2", 1000, 50},
+                   {"qwen3-30b-a3b", 30.5, 0.05},
+                   {"qwen3-235b-a22b", 235, 0.5},
+                   {"qwen1.5-moe-a2.7b", 14.3, 0.05},
+                   {"gpt-oss-20b", 20.91, 0.006},
+                   {"gpt-oss-120b", 116.83, 0.006},
+                   {"nemotron4-15b", 15.6, 0.05},
+                   {"nemotron4-340b", 341.0, 0.05},
+                   {"llama3.2-3b", 3.213, 0.0005},
+                   {"grok-1", 314, 2}};
   for (const auto& row : published) {
     EXPECT_NEAR(static_cast<double>(NumParameters(LoadModel(row.name))) / 1e9, row.billions,
                 row.half_digit)
         << row.name;
   }
+}
+
+// The parameters that one token meets, by the models' reports and cards.
+TEST(PresetsTest, MixturesHaveTheirPublishedActiveSizes) {
+  const struct {
+    const char* name;
+    double billions;
+    double half_digit;
+  } published[] = {{"mixtral-8x7b", 12.9, 0.05},    {"mixtral-8x22b", 39, 0.5},
+                   {"deepseek-v2-lite", 2.4, 0.35}, {"deepseek-v2", 21, 0.5},
+                   {"kimi-k2", 32.6, 0.5},          {"qwen3-30b-a3b", 3.3, 0.06},
+                   {"qwen3-235b-a22b", 22, 0.5},    {"qwen1.5-moe-a2.7b", 2.7, 0.05}};
+  for (const auto& row : published) {
+    EXPECT_NEAR(static_cast<double>(NumActiveParameters(LoadModel(row.name))) / 1e9, row.billions,
+                row.half_digit)
+        << row.name;
+  }
+  // gpt-oss counts its unembedding and not its embedding.
+  for (const auto& [name, billions] : {std::pair{"gpt-oss-20b", 3.61}, {"gpt-oss-120b", 5.13}}) {
+    const ModelSpec model = LoadModel(name);
+    const int64_t embedding = model.vocab_size * model.hidden_size;
+    EXPECT_NEAR(static_cast<double>(NumActiveParameters(model) - embedding) / 1e9, billions, 0.006)
+        << name;
+  }
+}
+
+// arXiv:2412.19437, section 4.2: 671B in all, 37B of them for a token; the model card counts 14B of
+// the multi-token module, its embedding and head among them.
+TEST(PresetsTest, DeepSeekV3HasItsPublishedSizes) {
+  ModelSpec model = LoadModel("deepseek-v3");
+  const int64_t with_module = NumParameters(model);
+  const int64_t shared = 2 * model.vocab_size * model.hidden_size;
+  model.num_multi_token_layers = 0;
+  const int64_t main_model = NumParameters(model);
+  EXPECT_NEAR(static_cast<double>(main_model) / 1e9, 671, 0.5);
+  EXPECT_NEAR(static_cast<double>(NumActiveParameters(model)) / 1e9, 37, 0.6);
+  EXPECT_NEAR(static_cast<double>(with_module - main_model + shared) / 1e9, 14, 0.6);
 }
 
 // Narayanan et al. 2021, arXiv:2104.04473, eq. 2: 12 l h^2 (1 + 13/(12h) + (V + s)/(12 l h)).

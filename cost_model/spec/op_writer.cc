@@ -1,0 +1,104 @@
+#include "cost_model/spec/op_writer.h"
+
+namespace tessera::spec {
+
+using base::Epilogue;
+using base::MatMulLayout;
+using base::OpKind;
+
+namespace {
+
+base::OpDims ProductDims(int64_t m, int64_t n, int64_t k, MatMulLayout layout, Epilogue epilogue,
+                         int64_t num_groups = 0) {
+  const bool accumulate = layout == MatMulLayout::kTN;  // into the gradient
+  return {m,         n, k, static_cast<int64_t>(layout), accumulate, static_cast<int64_t>(epilogue),
+          num_groups};
+}
+
+}  // namespace
+
+void OpWriter::Linear(int64_t rows, int64_t out, int64_t in, Epilogue epilogue) {
+  Add(OpKind::kMatMul, ProductDims(rows, out, in, MatMulLayout::kNT, epilogue));
+}
+
+void OpWriter::DataGradient(int64_t rows, int64_t out, int64_t in, Epilogue epilogue) {
+  Add(OpKind::kMatMul, ProductDims(rows, in, out, MatMulLayout::kNN, epilogue));
+}
+
+void OpWriter::WeightGradient(int64_t rows, int64_t out, int64_t in) {
+  Add(OpKind::kMatMul, ProductDims(out, in, rows, MatMulLayout::kTN, Epilogue::kNone));
+}
+
+void OpWriter::ExpertLinear(int64_t rows, int64_t out, int64_t in, Epilogue epilogue) {
+  Add(OpKind::kGroupedMatMul,
+      ProductDims(rows, out, in, MatMulLayout::kNT, epilogue, shape_.experts));
+}
+
+void OpWriter::ExpertDataGradient(int64_t rows, int64_t out, int64_t in, Epilogue epilogue) {
+  Add(OpKind::kGroupedMatMul,
+      ProductDims(rows, in, out, MatMulLayout::kNN, epilogue, shape_.experts));
+}
+
+void OpWriter::ExpertWeightGradient(int64_t rows, int64_t out, int64_t in) {
+  Add(OpKind::kGroupedMatMul,
+      ProductDims(out, in, rows, MatMulLayout::kTN, Epilogue::kNone, shape_.experts));
+}
+
+void OpWriter::NormForward() {
+  Add(model_.norm == NormKind::kLayerNorm ? OpKind::kLayerNormForward : OpKind::kRmsNormForward,
+      {shape_.local_tokens, shape_.hidden});
+}
+
+void OpWriter::NormBackward(bool adds_residual) {
+  Add(model_.norm == NormKind::kLayerNorm ? OpKind::kLayerNormBackward : OpKind::kRmsNormBackward,
+      {shape_.local_tokens, shape_.hidden, adds_residual});
+}
+
+void OpWriter::RmsNormForward(int64_t rows, int64_t width) {
+  Add(OpKind::kRmsNormForward, {rows, width});
+}
+
+void OpWriter::RmsNormBackward(int64_t rows, int64_t width) {
+  Add(OpKind::kRmsNormBackward, {rows, width});
+}
+
+void OpWriter::ResidualAdd(bool has_bias) {
+  Add(OpKind::kResidualAdd, {shape_.local_tokens, shape_.hidden, has_bias});
+}
+
+void OpWriter::BiasGrad(bool has_bias, int64_t rows, int64_t width) {
+  if (has_bias) Add(OpKind::kBiasGrad, {rows, width});
+}
+
+void OpWriter::GatherTokens(int64_t width) {
+  if (shape_.sequence_parallel) Collective(OpKind::kAllGather, shape_.tokens * width);
+}
+
+void OpWriter::ReducePartialSums(int64_t width) {
+  const int64_t elements = shape_.tokens * width;
+  if (shape_.sequence_parallel) {
+    Collective(OpKind::kReduceScatter, elements);
+  } else {
+    AllReduce(elements, base::ReduceOp::kSum);
+  }
+}
+
+void OpWriter::GatherColumns(int64_t width) {
+  if (shape_.tensor_parallel_size > 1) Collective(OpKind::kAllGather, shape_.tokens * width);
+}
+
+void OpWriter::AllReduce(int64_t elements, base::ReduceOp op) {
+  if (shape_.tensor_parallel_size == 1) return;
+  Add(OpKind::kAllReduce, {elements, shape_.tensor_parallel_size,
+                           static_cast<int64_t>(Axis::kTensor), static_cast<int64_t>(op)});
+}
+
+void OpWriter::ExpertCollective(OpKind kind, int64_t elements, int group_size, Axis axis) {
+  if (group_size > 1) Add(kind, {elements, group_size, static_cast<int64_t>(axis)});
+}
+
+void OpWriter::Collective(OpKind kind, int64_t elements) {
+  Add(kind, {elements, shape_.tensor_parallel_size, static_cast<int64_t>(Axis::kTensor)});
+}
+
+}  // namespace tessera::spec
