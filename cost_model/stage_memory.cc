@@ -38,7 +38,10 @@ spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::Trainin
   const bool is_fp32 = gradient_bytes == kFloatBytes;
   int64_t optimizer_bytes = kMomentBytes;
   if (types.has_master_weights && !runtime.fp32_parameters) optimizer_bytes += kFloatBytes;
-  if (runtime.fp32_gradient_shard && !is_fp32) optimizer_bytes += kFloatBytes;
+  if (runtime.fp32_gradient_shard && !is_fp32) {
+    // Unsharded, DeepSpeed copies each gradient and then all of them into one.
+    optimizer_bytes += parallel.zero_stage == 0 ? 2 * kFloatBytes : kFloatBytes;
+  }
   if (runtime.compute_type_gradients && is_fp32 && types.has_master_weights) {
     gradient_bytes += base::SizeBytes(types.activation);
   }

@@ -18,21 +18,23 @@ spec::StateBytes Unsharded(int64_t elements, base::DType reduce_type) {
   return spec::StateBytesOf({.elements = elements}, RoundJob(1).training, parallel);
 }
 
-int64_t BytesOfAParameter(const std::string& runtime, base::DType reduce_type) {
+int64_t BytesOfAParameter(const std::string& runtime, base::DType reduce_type, int zero_stage = 1) {
   spec::ParallelSpec parallel;
   parallel.gradient_reduce_type = reduce_type;
+  parallel.zero_stage = zero_stage;
   const spec::StateBytes state = StateBytesIn(Unsharded(1600, reduce_type), RoundJob(1).training,
                                               parallel, spec::LoadRuntime(runtime));
   return (state.weights_bytes + state.gradients_bytes + state.optimizer_bytes) / 1600;
 }
 
 // Rajbhandari et al. 2020, arXiv:1910.02054, section 3.1: 2 + 2 + 12; DeepSpeed copies the
-// gradients to fp32 for the update. Megatron-LM: 2 + 4 + 12. FSDP: 4 + 4 + 8. DeepSpeed with fp32
-// reduction (its bf16 optimizer) keeps 16-bit gradients beside.
+// gradients to fp32 for the update, without ZeRO twice. Megatron-LM: 2 + 4 + 12. FSDP: 4 + 4 + 8.
+// DeepSpeed with fp32 reduction (its bf16 optimizer) keeps 16-bit gradients beside.
 TEST(StageMemoryTest, AParameterTakesThePublishedBytes) {
   EXPECT_EQ(BytesOfAParameter("megatron-core", base::DType::kFloat32), 18);
   EXPECT_EQ(BytesOfAParameter("torchtitan", base::DType::kFloat32), 16);
   EXPECT_EQ(BytesOfAParameter("deepspeed", base::DType::kBFloat16), 16 + 4);
+  EXPECT_EQ(BytesOfAParameter("deepspeed", base::DType::kBFloat16, 0), 16 + 8);
   EXPECT_EQ(BytesOfAParameter("deepspeed", base::DType::kFloat32), 2 + 4 + 2 + 12);
 }
 
