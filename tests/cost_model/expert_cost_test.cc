@@ -1,6 +1,7 @@
 // Steps of mixtures of experts: what experts, their number and their network cost.
 #include <gtest/gtest.h>
 
+#include "cost_model/spec/parameter_list.h"
 #include "cost_model/step_cost.h"
 #include "tests/cost_model/test_jobs.h"
 
@@ -76,6 +77,29 @@ TEST(ExpertCostTest, LayersOfEachFormCountOnTheirStage) {
   EXPECT_DOUBLE_EQ(parts.costs[0].forward_s, 2 * dense.forward_s + blocks.embedding.forward_s);
   EXPECT_DOUBLE_EQ(parts.costs[1].forward_s, 2 * experts.forward_s);
   EXPECT_DOUBLE_EQ(parts.costs[1].forward_comm.expert_s, 2 * experts.forward_comm.expert_s);
+}
+
+TEST(ExpertCostTest, ParametersAreCountedAsListed) {
+  Job job = ExpertJob();
+  job.model.num_multi_token_layers = 1;
+  JobCosts costs(job);
+  for (const spec::ParallelSpec& parallel :
+       {Layout(1), Layout(4), Layout(4, 2, 1, 8), Layout(2, 1, 2, 8)}) {
+    const spec::VirtualStage stage{.index = 1, .first_layer = 1, .num_layers = 2, .has_head = true};
+    int64_t elements = 0, expert_elements = 0, tokenwise = 0;
+    for (const auto& parameter : spec::StageParameters(job.model, parallel, stage)) {
+      if (parameter.tied_copy && parallel.pipeline_parallel_size == 1) continue;
+      const int64_t local = spec::SliceOf(parameter, parallel.tensor_parallel_size, 0).num_elements;
+      elements += local;
+      if (parameter.is_expert) expert_elements += local;
+      if (parameter.sequence_parallel_gradient) tokenwise += local;
+    }
+    const StageParameterCounts counted = CountParameters(
+        costs.ParametersOf(parallel), spec::CountForms(job.model, stage), false, true);
+    EXPECT_EQ(counted.elements, elements);
+    EXPECT_EQ(counted.expert_elements, expert_elements);
+    EXPECT_EQ(counted.tokenwise, tokenwise);
+  }
 }
 
 TEST(ExpertCostTest, TheFastPriceIsTheFullPrice) {
