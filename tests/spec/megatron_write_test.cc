@@ -70,8 +70,7 @@ std::vector<ParallelSpec> LayoutsOf(const ModelSpec& model) {
                             .bucket_elements = 1000};
   pipelined.gradient_reduce_type = base::DType::kBFloat16;
   ParallelSpec uneven = {.pipeline_parallel_size = 2, .zero_stage = 2};
-  uneven.layers_per_virtual_stage = {model.num_layers / 2 + 2,
-                                     model.num_layers - model.num_layers / 2 - 2};
+  uneven.layers_per_virtual_stage = {model.num_layers - 1, 1};
   uneven.recompute = Recompute::kFull;
   uneven.recomputed_layers_per_virtual_stage = {1, 1};
   uneven.rank_order = "tp-cp-ep-pp-dp";
