@@ -136,7 +136,7 @@ TEST(KeptTensorsTest, TheWorkingSetOfALayerIsThatOfItsActivation) {
 }
 
 TEST(KeptTensorsTest, LongerSequencesAndLargerMicrobatchesHoldMore) {
-  for (const char* name : {"tessera", "megatron-core", "megatron-lm-2021", "deepspeed",
+  for (const char* name : {"tessera", "megatron-core", "megatron-lm-2021", "megatron-deepspeed",
                            "deepspeed-zero3", "torchtitan", "internevo", "nanotron"}) {
     const RuntimeSpec runtime = LoadRuntime(name);
     for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {

@@ -33,9 +33,9 @@ int64_t BytesOfAParameter(const std::string& runtime, base::DType reduce_type, i
 TEST(StageMemoryTest, AParameterTakesThePublishedBytes) {
   EXPECT_EQ(BytesOfAParameter("megatron-core", base::DType::kFloat32), 18);
   EXPECT_EQ(BytesOfAParameter("torchtitan", base::DType::kFloat32), 16);
-  EXPECT_EQ(BytesOfAParameter("deepspeed", base::DType::kBFloat16), 16 + 4);
-  EXPECT_EQ(BytesOfAParameter("deepspeed", base::DType::kBFloat16, 0), 16 + 8);
-  EXPECT_EQ(BytesOfAParameter("deepspeed", base::DType::kFloat32), 2 + 4 + 2 + 12);
+  EXPECT_EQ(BytesOfAParameter("megatron-deepspeed", base::DType::kBFloat16), 16 + 4);
+  EXPECT_EQ(BytesOfAParameter("megatron-deepspeed", base::DType::kBFloat16, 0), 16 + 8);
+  EXPECT_EQ(BytesOfAParameter("megatron-deepspeed", base::DType::kFloat32), 2 + 4 + 2 + 12);
 }
 
 // One matrix for q, k and v together, attention's output, two of the MLP: 3 + 1 + 4 + 4 h^2.
@@ -69,7 +69,8 @@ TEST(StageMemoryTest, TheUpdateNeedsWhatItsTemporariesExceedTheActivationsBy) {
 
 // Searches price the same bytes as the schedule holds, but for the padding of buckets.
 TEST(StageMemoryTest, TheClosedFormHoldsWhatTheScheduleHolds) {
-  for (const char* runtime : {"tessera", "megatron-core", "megatron-lm-2021", "deepspeed"}) {
+  for (const char* runtime :
+       {"tessera", "megatron-core", "megatron-lm-2021", "megatron-deepspeed"}) {
     for (const spec::Recompute recompute : {spec::Recompute::kNone, spec::Recompute::kFull}) {
       for (const int pp : {1, 2, 4}) {
         Job job = RoundJob(8);
