@@ -1,5 +1,7 @@
 #include "cost_model/block_cost.h"
 
+#include <algorithm>
+
 #include "cost_model/base/check.h"
 #include "cost_model/op_cost.h"
 
@@ -40,8 +42,11 @@ class Pricer {
     for (const spec::Op& op : ops) {
       if (base::IsCommunication(op.record.kind)) {
         AddCommunication(op.record, cost.forward_comm);
+        cost.forward_host_s += device_.host_s_per_collective;
       } else {
-        cost.forward_s += OpSeconds(op.record, device_);
+        const KernelTime time = OpTime(op.record, device_);
+        cost.forward_s += time.device_s;
+        cost.forward_host_s += time.num_kernels * device_.host_s_per_kernel;
       }
     }
   }
@@ -50,13 +55,17 @@ class Pricer {
     for (const spec::Op& op : ops) {
       if (base::IsCommunication(op.record.kind)) {
         AddCommunication(op.record, op.recomputed ? cost.recompute_comm : cost.backward_comm);
-      } else if (op.recomputed) {
-        cost.recompute_s += OpSeconds(op.record, device_);
+        cost.backward_host_s += device_.host_s_per_collective;
+        continue;
+      }
+      const KernelTime time = OpTime(op.record, device_);
+      cost.backward_host_s += time.num_kernels * device_.host_s_per_kernel;
+      if (op.recomputed) {
+        cost.recompute_s += time.device_s;
         cost.recompute_flops += spec::ConventionFlopsOf(op.record, convention_);
       } else {
-        const double seconds = OpSeconds(op.record, device_);
-        cost.backward_s += seconds;
-        if (spec::IsWeightGradient(op)) cost.backward_weight_s += seconds;
+        cost.backward_s += time.device_s;
+        if (spec::IsWeightGradient(op)) cost.backward_weight_s += time.device_s;
       }
     }
   }
@@ -97,6 +106,7 @@ void AxisSeconds::Add(const AxisSeconds& other, double times) {
   tensor_s += times * other.tensor_s;
   context_s += times * other.context_s;
   expert_s += times * other.expert_s;
+  data_s += times * other.data_s;
 }
 
 AxisSeconds BlockCost::Communication() const {
@@ -109,6 +119,8 @@ AxisSeconds BlockCost::Communication() const {
 void BlockCost::Add(const BlockCost& other, double times) {
   forward_s += times * other.forward_s;
   forward_comm.Add(other.forward_comm, times);
+  forward_host_s += times * other.forward_host_s;
+  backward_host_s += times * other.backward_host_s;
   backward_s += times * other.backward_s;
   backward_weight_s += times * other.backward_weight_s;
   backward_comm.Add(other.backward_comm, times);
@@ -117,14 +129,23 @@ void BlockCost::Add(const BlockCost& other, double times) {
   recompute_flops += times * other.recompute_flops;
 }
 
+void BlockCost::WaitForHost() {
+  forward_s += std::max(0.0, forward_host_s - Forward());
+  backward_s += std::max(0.0, backward_host_s - Backward());
+}
+
 BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                           const spec::ParallelSpec& parallel, const RankDevice& device,
                           const Network& network, spec::FlopsConvention convention) {
   const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
   const AxisPlacements placements = PlaceAxes(parallel, network);
-  const Pricer pricer(device, network, placements, convention);
+  // The head and its loss stay in the activations' type where layers run in a narrower one.
+  const RankDevice wide_device = device.InActivationType();
+  const Pricer layer_pricer(device, network, placements, convention);
+  const Pricer wide_pricer(wide_device, network, placements, convention);
   BlockCosts costs;
-  const auto price = [&](auto append_forward, auto append_backward, BlockCost& cost) {
+  const auto price = [&](const Pricer& pricer, auto append_forward, auto append_backward,
+                         BlockCost& cost) {
     std::vector<spec::Op> forward, backward;
     append_forward(model, parallel, shape, forward);
     append_backward(model, parallel, shape, backward);
@@ -139,11 +160,11 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
         append(m, p, form, s, ops);
       };
     };
-    price(with_form(spec::AppendLayerForward), with_form(spec::AppendLayerBackward),
+    price(layer_pricer, with_form(spec::AppendLayerForward), with_form(spec::AppendLayerBackward),
           costs.layers[i]);
   }
-  price(spec::AppendEmbeddingForward, spec::AppendEmbeddingBackward, costs.embedding);
-  price(spec::AppendHeadForward, spec::AppendHeadBackward, costs.head);
+  price(wide_pricer, spec::AppendEmbeddingForward, spec::AppendEmbeddingBackward, costs.embedding);
+  price(wide_pricer, spec::AppendHeadForward, spec::AppendHeadBackward, costs.head);
   costs.head.backward_weight_s = 0;  // by definition, see BlockCost
   return costs;
 }
@@ -156,6 +177,7 @@ BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_laye
   }
   if (stage.has_embedding) cost.Add(blocks.embedding);
   if (stage.has_head) cost.Add(blocks.head);
+  cost.WaitForHost();
   return cost;
 }
 

@@ -15,8 +15,9 @@ struct AxisSeconds {
   double tensor_s = 0;  // expert-tensor groups too
   double context_s = 0;
   double expert_s = 0;
+  double data_s = 0;  // of parameters sharded over data ranks
 
-  double Total() const { return tensor_s + context_s + expert_s; }
+  double Total() const { return tensor_s + context_s + expert_s + data_s; }
   void Add(const AxisSeconds& other, double times = 1);
 };
 
@@ -30,6 +31,9 @@ struct BlockCost {
   AxisSeconds backward_comm;
   double recompute_s = 0;
   AxisSeconds recompute_comm;
+  // The host's time to launch all that a pass runs, recomputation and collectives included.
+  double forward_host_s = 0;
+  double backward_host_s = 0;
   // Matrix products and attention run again, on this rank. [FLOPs]
   double recompute_flops = 0;
 
@@ -39,6 +43,9 @@ struct BlockCost {
   }
   AxisSeconds Communication() const;
   void Add(const BlockCost& other, double times = 1);
+  // A pass takes no less than its launches: where the host is slower the device waits, which
+  // counts as computing.
+  void WaitForHost();
 };
 
 struct BlockCosts {

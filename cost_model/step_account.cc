@@ -22,9 +22,7 @@ int BusiestStage(const StepParts& parts, const spec::ParallelSpec& parallel) {
 // Seconds from the end of the pipeline until every stage has reduced its gradients.
 double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
                      const StepParts& parts, const PipelineRun& run) {
-  // On a pool of cores a reduction takes cores from the backward pass: nothing is hidden.
-  const bool overlaps =
-      parallel.overlap_grad_reduce && costs.job().cluster.shared_compute_units == 0;
+  const bool overlaps = OverlapsReduction(costs, parallel);
   const double slowdown = Oversubscription(costs);
   double end_s = run.makespan_s;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
@@ -34,11 +32,34 @@ double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
     const double window_s = parallel.schedule == spec::ScheduleKind::kZeroBubbleH1
                                 ? cost.backward_weight_s
                                 : cost.Backward();
-    const double exposed_s = ExposedReductionSeconds(update, window_s, overlaps) +
-                             update.tied_comm_s + update.tensor_comm_s;
+    const double exposed_s =
+        ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets, window_s, overlaps) +
+        update.tied_comm_s + update.tensor_comm_s;
     end_s = std::max(end_s, run.finish_s[stage] + slowdown * exposed_s);
   }
   return end_s - run.makespan_s;
+}
+
+// The update that takes longest after the norm, its gathering of parameters as far as the next
+// step's first forward pass does not hide it.
+UpdateCost SlowestAfterNorm(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                            const StepParts& parts) {
+  const bool overlaps =
+      parallel.overlap_param_gather && costs.job().cluster.shared_compute_units == 0;
+  UpdateCost slowest;
+  double longest_s = -1;
+  for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
+    UpdateCost update = parts.updates[stage];
+    if (overlaps) {
+      update.gather_comm_s =
+          ExposedPartsSeconds(update.gather_comm_s, update.num_buckets,
+                              PipelineStageCost(parts, parallel, stage).Forward(), overlaps);
+    }
+    if (update.AfterNorm() <= longest_s) continue;
+    longest_s = update.AfterNorm();
+    slowest = update;
+  }
+  return slowest;
 }
 
 }  // namespace
@@ -63,14 +84,13 @@ spec::TimeBreakdown AccountStep(const JobCosts& costs, const spec::ParallelSpec&
   time.ep_comm_s = comm.expert_s;
   time.bubble_s = std::max(0.0, pipeline_s - work.Forward() - work.Backward());
   time.pp_comm_s = run.makespan_s - pipeline_s;
-  time.dp_comm_s = ReductionTail(costs, parallel, parts, run);
-
-  const UpdateCost& slowest = *std::max_element(
-      parts.updates.begin(), parts.updates.end(),
-      [](const UpdateCost& a, const UpdateCost& b) { return a.AfterNorm() < b.AfterNorm(); });
+  time.dp_comm_s = comm.data_s + ReductionTail(costs, parallel, parts, run);
+  const UpdateCost slowest = SlowestAfterNorm(costs, parallel, parts);
   time.dp_comm_s += slowdown * slowest.gather_comm_s;
   time.optimizer_s = slowdown * slowest.optimizer_s;
   time.other_s = slowdown * slowest.other_s;
+  // All ranks meet in every step: each waits for the slowest one's work.
+  time.straggler_s = costs.network().straggler_share * run.makespan_s;
   return time;
 }
 

@@ -4,32 +4,64 @@
 #include <string>
 
 #include "cost_model/base/check.h"
+#include "cost_model/sharded_parameters.h"
 
 namespace tessera::cost_model {
 namespace {
 
-std::vector<double> TransferSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel,
-                                    const RankGroup& pipeline, double bytes) {
+// One transfer between neighbouring stages, of `bytes` a rank.
+struct TransferCosts {
+  double intra_s = 0;
+  double inter_s = 0;
+  double between_pods_s = 0;
+};
+
+TransferCosts CostsOfTransfer(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                              const LayoutGroups& groups, double bytes) {
   const Network& network = costs.network();
+  // All ranks of a node that belong to the sending stage send at once.
+  const int num_senders =
+      static_cast<int>(std::clamp<int64_t>(groups.pipeline.stride, 1, network.ranks_on_node));
+  double gather_s = 0;
+  double sent_bytes = bytes;
+  if (parallel.scatter_gather_transfers && !parallel.sequence_parallel) {
+    // All tensor ranks hold the same tensor: each sends its part, the receivers gather.
+    sent_bytes /= parallel.tensor_parallel_size;
+    gather_s = AllGatherSeconds(
+        bytes, PlaceGroup(groups.tensor, network.world_size, network.cluster), network);
+  }
+  TransferCosts transfer;
+  transfer.intra_s = IntraNodeTransferSeconds(sent_bytes, network) + gather_s;
+  transfer.inter_s = InterNodeTransferSeconds(sent_bytes, num_senders, network) + gather_s;
+  transfer.between_pods_s =
+      InterNodeTransferSeconds(sent_bytes, num_senders, network, true) + gather_s;
+  return transfer;
+}
+
+std::vector<double> TransferSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                                    const LayoutGroups& groups, double bytes) {
+  const Network& network = costs.network();
+  const RankGroup& pipeline = groups.pipeline;
   const int num_stages = parallel.pipeline_parallel_size;
   const int num_virtual_stages = num_stages * parallel.virtual_pipeline_size;
   if (num_stages == 1) return std::vector<double>(num_virtual_stages - 1, 0);
-  // All ranks of a node that belong to the sending stage send at once.
-  const int num_senders =
-      static_cast<int>(std::clamp<int64_t>(pipeline.stride, 1, network.cluster.devices_per_node));
-  const double intra_s = IntraNodeTransferSeconds(bytes, network);
-  const double inter_s = InterNodeTransferSeconds(bytes, num_senders, network);
-  // The way from the last stage back to the first, taken between chunks.
-  const bool wrap_crosses =
-      network.world_size > network.ranks_on_node &&
-      network.cluster.devices_per_node % (pipeline.size * pipeline.stride) != 0;
+  const TransferCosts transfer = CostsOfTransfer(costs, parallel, groups, bytes);
+  // The last stage sends to the first one, between chunks: the way across the whole pipeline.
+  const auto crosses = [&](int stage, int64_t block) {
+    if (stage == num_stages - 1) {
+      return network.world_size > block && block % (pipeline.size * pipeline.stride) != 0;
+    }
+    return CrossesBlocks(pipeline, stage, network.world_size, block);
+  };
   std::vector<double> transfer_s(num_virtual_stages - 1);
   for (int i = 0; i + 1 < num_virtual_stages; ++i) {
     const int stage = i % num_stages;
-    const bool crosses = stage == num_stages - 1
-                             ? wrap_crosses
-                             : CrossesNodes(pipeline, stage, network.world_size, network.cluster);
-    transfer_s[i] = crosses ? inter_s : intra_s;
+    const bool is_inter = crosses(stage, network.ranks_on_node);
+    const bool is_between_pods =
+        is_inter && network.ranks_on_pod > 0 && crosses(stage, network.ranks_on_pod);
+    transfer_s[i] = is_between_pods ? transfer.between_pods_s
+                    : is_inter      ? transfer.inter_s
+                                    : transfer.intra_s;
   }
   return transfer_s;
 }
@@ -53,6 +85,25 @@ std::vector<UpdateCost> UpdateCosts(JobCosts& costs, const spec::ParallelSpec& p
   return updates;
 }
 
+// Of the layers priced as recomputed, those after the first few of each stage are not.
+void KeepSomeLayers(JobCosts& costs, const spec::ParallelSpec& parallel, StepParts& parts) {
+  const BlockCosts& recomputed = costs.MicrobatchOf(parallel).blocks;
+  const BlockCosts& kept = costs.MicrobatchOf(parallel, spec::Recompute::kNone).blocks;
+  parts.recomputed.reserve(parts.stages.size());
+  for (size_t i = 0; i < parts.stages.size(); ++i) {
+    spec::VirtualStage first_layers = parts.stages[i];
+    first_layers.num_layers =
+        std::min(first_layers.num_layers, parallel.recomputed_layers_per_virtual_stage[i]);
+    parts.recomputed.push_back(spec::CountForms(costs.job().model, first_layers));
+    const spec::PerForm<int> kept_forms = KeptForms(parts, i);
+    for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+      if (kept_forms[form] == 0) continue;
+      parts.costs[i].Add(recomputed.layers[form], -kept_forms[form]);
+      parts.costs[i].Add(kept.layers[form], kept_forms[form]);
+    }
+  }
+}
+
 }  // namespace
 
 StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
@@ -68,9 +119,12 @@ StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
     parts.forms.push_back(spec::CountForms(job.model, stage));
     parts.costs.push_back(StageCost(microbatch.blocks, parts.forms.back(), stage));
   }
-  parts.transfer_s =
-      TransferSeconds(costs, parallel, parts.groups.pipeline, microbatch.transfer_bytes);
+  if (!parallel.recomputed_layers_per_virtual_stage.empty()) {
+    KeepSomeLayers(costs, parallel, parts);
+  }
+  parts.transfer_s = TransferSeconds(costs, parallel, parts.groups, microbatch.transfer_bytes);
   parts.updates = UpdateCosts(costs, parallel, parts);
+  AddShardingCosts(costs, parallel, parts);
   return parts;
 }
 
@@ -91,22 +145,42 @@ BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& pa
   return cost;
 }
 
-std::vector<spec::Violation> FindUnpriced([[maybe_unused]] const spec::ModelSpec& model,
-                                          const spec::ParallelSpec& parallel) {
+spec::PerForm<int> KeptForms(const StepParts& parts, size_t virtual_stage) {
+  spec::PerForm<int> kept = parts.forms[virtual_stage];
+  for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+    kept[form] -= parts.recomputed[virtual_stage][form];
+  }
+  return kept;
+}
+
+bool OverlapsReduction(const JobCosts& costs, const spec::ParallelSpec& parallel) {
+  return parallel.overlap_grad_reduce && costs.job().cluster.shared_compute_units == 0;
+}
+
+std::vector<spec::Violation> FindUnpriced(const Job& job, const spec::ParallelSpec& parallel) {
   std::vector<spec::Violation> violations;
-  const auto limit = [&](const char* constraint, const std::string& what, double found,
-                         double priced) {
+  const auto limit = [&](const char* constraint, const char* what, double found, double priced) {
     if (found <= priced) return;
-    violations.push_back(
-        {.constraint = constraint,
-         .message = base::Concat("this version neither prices nor runs ", what, found),
-         .needed = found,
-         .available = priced,
-         .unit = ""});
+    violations.push_back({.constraint = constraint,
+                          .message = base::Concat("this version does not price ", what, found),
+                          .needed = found,
+                          .available = priced,
+                          .unit = ""});
   };
   limit("context parallelism", "context parallelism, but cp is ", parallel.context_parallel_size,
         1);
-  limit("zero stage", "ZeRO stages above 1, but the stage is ", parallel.zero_stage, 1);
+  const spec::HostSpec& host = job.cluster.host;
+  const bool host_is_known =
+      host.device_link_bandwidth_bytes_per_s > 0 && host.memory_bandwidth_bytes_per_s > 0;
+  if (parallel.offload_optimizer && !host_is_known) {
+    violations.push_back({.constraint = "optimizer offload",
+                          .message = base::Concat("cluster ", job.cluster.name,
+                                                  " does not say how fast its hosts are (host), "
+                                                  "which an optimizer on the host needs"),
+                          .needed = 1,
+                          .available = 0,
+                          .unit = ""});
+  }
   return violations;
 }
 

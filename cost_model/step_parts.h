@@ -12,7 +12,9 @@ struct StepParts {
   int64_t num_microbatches = 1;
   std::vector<spec::VirtualStage> stages;
   std::vector<spec::PerForm<int>> forms;  // by virtual stage: layers of each form
-  std::vector<BlockCost> costs;           // by virtual stage, one micro-batch
+  // Where only some layers are recomputed, by virtual stage: how many of each form; else empty.
+  std::vector<spec::PerForm<int>> recomputed;
+  std::vector<BlockCost> costs;     // by virtual stage, one micro-batch
   std::vector<double> transfer_s;   // from virtual stage i to i + 1 (and back: the same bytes)
   std::vector<UpdateCost> updates;  // by pipeline stage
   LayoutGroups groups;
@@ -28,9 +30,14 @@ BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& pa
 spec::PerForm<int> PipelineStageForms(const StepParts& parts, const spec::ParallelSpec& parallel,
                                       int stage);
 
-// Choices that can be described but are neither priced here nor run by the engine; the model's own
-// before the layout's.
-std::vector<spec::Violation> FindUnpriced(const spec::ModelSpec& model,
-                                          const spec::ParallelSpec& parallel);
+// Layers of a virtual stage that are not recomputed. REQUIRES: parts.recomputed is not empty.
+spec::PerForm<int> KeptForms(const StepParts& parts, size_t virtual_stage);
+
+// Whether gradients are reduced beside the backward pass. On a pool of cores a reduction takes
+// cores from the pass, and nothing is hidden.
+bool OverlapsReduction(const JobCosts& costs, const spec::ParallelSpec& parallel);
+
+// What this job can describe but no price is known for.
+std::vector<spec::Violation> FindUnpriced(const Job& job, const spec::ParallelSpec& parallel);
 
 }  // namespace tessera::cost_model

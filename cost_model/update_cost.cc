@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/elementwise_cost.h"
 #include "cost_model/op_cost.h"
+#include "cost_model/spec/flat_layout.h"
 
 namespace tessera::cost_model {
 namespace {
 
-constexpr double kGradientBytes = 4;  // fp32 in every precision
+constexpr double kFp32Bytes = 4;
 constexpr double kScalarBytes = 8;
+
+double GradientBytes(const JobCosts& costs, const spec::ParallelSpec& parallel) {
+  return static_cast<double>(spec::GradientBytes(costs.job().training, parallel));
+}
 
 // All-reduce of one number over the world: up and down a tree (Thakur et al. 2005).
 double ScalarAllReduceSeconds(const Network& network) {
@@ -31,16 +37,17 @@ double ScalarAllReduceSeconds(const Network& network) {
 double TensorCommSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel,
                          const LayoutGroups& groups, const StageParameterCounts& parameters) {
   const Network& network = costs.network();
+  const double gradient_bytes = GradientBytes(costs, parallel);
   double seconds = 0;
   if (parameters.tokenwise > 0) {
     seconds +=
-        AllReduceSeconds(kGradientBytes * static_cast<double>(parameters.tokenwise),
+        AllReduceSeconds(gradient_bytes * static_cast<double>(parameters.tokenwise),
                          PlaceGroup(groups.tensor, network.world_size, network.cluster), network);
   }
   if (parameters.kv_replicated > 0) {
     const int replicas = parallel.tensor_parallel_size / costs.job().model.num_key_value_heads;
     const RankGroup group{.size = replicas, .stride = groups.tensor.stride};
-    seconds += AllReduceSeconds(kGradientBytes * static_cast<double>(parameters.kv_replicated),
+    seconds += AllReduceSeconds(gradient_bytes * static_cast<double>(parameters.kv_replicated),
                                 PlaceGroup(group, network.world_size, network.cluster), network);
   }
   return seconds;
@@ -52,18 +59,60 @@ double TiedCommSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel
   const Network& network = costs.network();
   const RankGroup group{.size = 2,
                         .stride = groups.pipeline.stride * (parallel.pipeline_parallel_size - 1)};
-  return AllReduceSeconds(kGradientBytes * static_cast<double>(elements),
+  return AllReduceSeconds(GradientBytes(costs, parallel) * static_cast<double>(elements),
                           PlaceGroup(group, network.world_size, network.cluster), network);
 }
 
+// On the device: its memory traffic.
 double OptimizerSeconds(const JobCosts& costs, int64_t elements) {
   const spec::PrecisionTypes types = spec::TypesOf(costs.job().training.precision);
-  double bytes = spec::MemoryBytesOf({.kind = base::OpKind::kAdamW, .dims = {elements}},
-                                     costs.device().element_bytes);
-  if (types.has_master_weights) {
-    bytes += static_cast<double>(elements * base::SizeBytes(types.parameter));
-  }
-  return MemorySeconds(bytes, costs.device());
+  const auto own_type_bytes =
+      types.has_master_weights ? static_cast<double>(base::SizeBytes(types.parameter)) : 0;
+  return OptimizerTime(elements, own_type_bytes, costs.device()).device_s;
+}
+
+// On the host, one after the other: gradients arrive, the update, parameters leave.
+double HostOptimizerSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                            int64_t elements) {
+  const spec::HostSpec& host = costs.job().cluster.host;
+  const spec::PrecisionTypes types = spec::TypesOf(costs.job().training.precision);
+  const auto count = static_cast<double>(elements);
+  const double sent_bytes = count * (GradientBytes(costs, parallel) +
+                                     static_cast<double>(base::SizeBytes(types.parameter)));
+  const double state_bytes = spec::MemoryBytesOf({.kind = base::OpKind::kAdamW, .dims = {elements}},
+                                                 costs.device().element_bytes);
+  return sent_bytes / host.device_link_bandwidth_bytes_per_s +
+         state_bytes * costs.network().ranks_on_node / host.memory_bandwidth_bytes_per_s;
+}
+
+// `elements` in `num_parts` collectives of equal size.
+template <typename Collective>
+double InParts(int64_t elements, double bytes_each, double num_parts, Collective seconds_of) {
+  if (elements == 0) return 0;
+  return num_parts * seconds_of(bytes_each * (static_cast<double>(elements) / num_parts));
+}
+
+// Fills in what data ranks reduce and gather.
+void AddDataComm(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                 const LayoutGroups& groups, const StageParameterCounts& parameters,
+                 UpdateCost& cost) {
+  const Network& network = costs.network();
+  const ReductionPlacements placements = PlaceReductions(groups, network);
+  const bool is_sharded = parallel.zero_stage >= 1;
+  const auto num_buckets = static_cast<double>(cost.num_buckets);
+  const double parameter_bytes =
+      static_cast<double>(base::SizeBytes(spec::TypesOf(costs.job().training.precision).parameter));
+  const auto add = [&](int64_t elements, const ReductionGroups& on) {
+    cost.gradient_comm_s +=
+        InParts(elements, GradientBytes(costs, parallel), num_buckets,
+                [&](double bytes) { return ReductionSeconds(bytes, is_sharded, on, network); });
+    if (!is_sharded || on.shard.size == 1) return;
+    cost.gather_comm_s += InParts(elements, parameter_bytes, num_buckets, [&](double bytes) {
+      return AllGatherSeconds(bytes, on.shard, network);
+    });
+  };
+  add(parameters.elements - parameters.expert_elements, placements.dense);
+  add(parameters.expert_elements, placements.expert);
 }
 
 }  // namespace
@@ -85,45 +134,63 @@ StageParameterCounts CountParameters(const ParameterCounts& counts,
   return stage;
 }
 
+ReductionPlacements PlaceReductions(const LayoutGroups& groups, const Network& network) {
+  const auto place = [&](const RankGroup& group) {
+    return PlaceGroup(group, network.world_size, network.cluster);
+  };
+  return {.dense = {.gradient = place(groups.gradient),
+                    .shard = place(groups.shard),
+                    .replica = place(groups.shard_replica)},
+          .expert = {.gradient = place(groups.expert_data),
+                     .shard = place(groups.expert_shard),
+                     .replica = place(groups.expert_shard_replica)}};
+}
+
+double ReductionSeconds(double bytes, bool is_sharded, const ReductionGroups& groups,
+                        const Network& network) {
+  if (groups.gradient.size == 1) return 0;
+  if (!is_sharded) return AllReduceSeconds(bytes, groups.gradient, network);
+  double seconds = 0;
+  if (groups.shard.size > 1) seconds += ReduceScatterSeconds(bytes, groups.shard, network);
+  if (groups.replica.size > 1) {
+    seconds += AllReduceSeconds(bytes / groups.shard.size, groups.replica, network);
+  }
+  return seconds;
+}
+
 UpdateCost MakeUpdateCost(const JobCosts& costs, const spec::ParallelSpec& parallel,
                           const LayoutGroups& groups, const StageParameterCounts& parameters) {
   const Network& network = costs.network();
-  const GroupPlacement placement = PlaceGroup(groups.gradient, network.world_size, network.cluster);
-  const bool sharded = parallel.zero_stage >= 1;
-  const int64_t own_elements =
-      sharded ? parameters.elements / groups.gradient.size : parameters.elements;
+  const int64_t dense_elements = parameters.elements - parameters.expert_elements;
+  int64_t own_elements = parameters.elements;
+  if (parallel.zero_stage >= 1) {
+    own_elements =
+        dense_elements / groups.shard.size + parameters.expert_elements / groups.expert_shard.size;
+  }
+  // Gradients summed up as they are reduced are held as a shard.
+  const int64_t held_elements =
+      spec::ReducesEachMicrobatch(parallel) ? own_elements : parameters.elements;
+  const double gradient_bytes = GradientBytes(costs, parallel);
 
   UpdateCost cost;
   cost.num_buckets = std::max<int64_t>(1, parameters.elements / parallel.bucket_elements);
-  const auto num_buckets = static_cast<double>(cost.num_buckets);
-  if (groups.gradient.size > 1) {
-    const double bucket_elements = static_cast<double>(parameters.elements) / num_buckets;
-    const double gradient_bytes = kGradientBytes * bucket_elements;
-    const spec::PrecisionTypes types = spec::TypesOf(costs.job().training.precision);
-    const double parameter_bytes =
-        static_cast<double>(base::SizeBytes(types.parameter)) * bucket_elements;
-    cost.gradient_comm_s =
-        num_buckets * (sharded ? ReduceScatterSeconds(gradient_bytes, placement, network)
-                               : AllReduceSeconds(gradient_bytes, placement, network));
-    if (sharded) {
-      cost.gather_comm_s = num_buckets * AllGatherSeconds(parameter_bytes, placement, network);
-    }
-  }
+  if (parallel.zero_stage < 3) AddDataComm(costs, parallel, groups, parameters, cost);
   cost.tied_comm_s = TiedCommSeconds(costs, parallel, groups, parameters.tied);
   cost.tensor_comm_s = TensorCommSeconds(costs, parallel, groups, parameters);
-  cost.optimizer_s = OptimizerSeconds(costs, own_elements);
+  cost.optimizer_s = parallel.offload_optimizer
+                         ? HostOptimizerSeconds(costs, parallel, own_elements)
+                         : OptimizerSeconds(costs, own_elements);
   cost.other_s =
-      MemorySeconds(kGradientBytes * static_cast<double>(parameters.elements), costs.device()) +
-      MemorySeconds(kGradientBytes * static_cast<double>(own_elements), costs.device()) +
+      MemorySeconds(gradient_bytes * static_cast<double>(held_elements), costs.device()) +
+      MemorySeconds(gradient_bytes * static_cast<double>(own_elements), costs.device()) +
       ScalarAllReduceSeconds(network);
   return cost;
 }
 
-double ExposedReductionSeconds(const UpdateCost& update, double window_s, bool overlaps) {
-  if (!overlaps) return update.gradient_comm_s;
-  const auto n = static_cast<double>(update.num_buckets);
-  const double bucket_s = update.gradient_comm_s / n;
-  return std::max(bucket_s, update.gradient_comm_s - window_s * (n - 1) / n);
+double ExposedPartsSeconds(double comm_s, int64_t num_parts, double window_s, bool overlaps) {
+  if (!overlaps) return comm_s;
+  const auto n = static_cast<double>(num_parts);
+  return std::max(comm_s / n, comm_s - window_s * (n - 1) / n);
 }
 
 }  // namespace tessera::cost_model

@@ -33,15 +33,36 @@ struct UpdateCost {
   double AfterNorm() const { return optimizer_s + other_s + gather_comm_s; }
 };
 
-// ZeRO stage 0 all-reduces fp32 gradients and updates every parameter on every rank; stage 1
-// reduce-scatters them, updates the rank's share and all-gathers parameters in their own type
-// (Rajbhandari et al. 2020, arXiv:1910.02054).
+// The groups over which parameters, or those of experts, are reduced and sharded.
+struct ReductionGroups {
+  GroupPlacement gradient;  // all ranks that hold them
+  GroupPlacement shard;
+  GroupPlacement replica;
+};
+struct ReductionPlacements {
+  ReductionGroups dense;
+  ReductionGroups expert;
+};
+ReductionPlacements PlaceReductions(const LayoutGroups& groups, const Network& network);
+
+// Reduces `bytes` of gradients: without sharding an all-reduce, with it a reduce-scatter within the
+// shard group, then an all-reduce of the shard over its replicas (hybrid sharding: Zhao et al.
+// 2023, arXiv:2304.11277, section 3.2.2).
+double ReductionSeconds(double bytes, bool is_sharded, const ReductionGroups& groups,
+                        const Network& network);
+
+// ZeRO stage 0 all-reduces gradients and updates every parameter on every rank; from stage 1 on
+// they are reduced and scattered, and the rank's share is updated; stages 1 and 2 gather parameters
+// in their own type afterwards (Rajbhandari et al. 2020, arXiv:1910.02054), stage 3 as it uses
+// them. A host that runs the optimizer gets gradients, updates at the speed of its memory, which
+// the devices of a node share, and sends parameters back (Ren et al. 2021, arXiv:2101.06840).
 UpdateCost MakeUpdateCost(const JobCosts& costs, const spec::ParallelSpec& parallel,
                           const LayoutGroups& groups, const StageParameterCounts& parameters);
 
-// Seconds by which the reduction of gradients outlasts the backward pass of the last micro-batch,
-// `window_s` long: n equal buckets become ready evenly through it and are reduced one after the
-// other, so max(t, n t - window (n - 1) / n) for t a bucket's time; all of it without overlap.
-double ExposedReductionSeconds(const UpdateCost& update, double window_s, bool overlaps);
+// Seconds by which communication in n equal parts, done one after the other, outlasts `window_s` of
+// computing beside it, with one part that nothing can hide: n parts become ready evenly through a
+// backward pass, or are needed evenly through a forward pass. max(t, n t - window (n - 1) / n) for
+// t a part's time; all of it without overlap.
+double ExposedPartsSeconds(double comm_s, int64_t num_parts, double window_s, bool overlaps);
 
 }  // namespace tessera::cost_model

@@ -30,7 +30,8 @@ int PipelineSizeOf(int num_devices) {
 
 std::optional<BestPractice> PriceBestPractice(const Request& request, cost_model::JobCosts& costs) {
   const spec::ClusterSpec& cluster = request.job.cluster;
-  if (cluster.shared_compute_units > 0 || cluster.devices_per_node < kNodeSize) return std::nullopt;
+  if (cluster.shared_compute_units > 0 || spec::DevicesPerDomain(cluster) < kNodeSize)
+    return std::nullopt;
   BestPractice practice;
   practice.tensor_parallel_size = std::min(kNodeSize, request.job.num_devices);
   practice.pipeline_parallel_size = PipelineSizeOf(request.job.num_devices);

@@ -120,13 +120,14 @@ std::string TieText(const Request& request, const SearchResult& search) {
 std::string MemoryText(const Request& request, const RankedLayout& layout) {
   const spec::ClusterSpec& cluster = request.job.cluster;
   const auto available = static_cast<double>(cluster.device.memory_bytes);
-  const double needed = cost_model::NeededBytes(layout.report.stages, cluster, layout.parallel);
+  const double needed =
+      cost_model::NeededBytes(layout.report.stages, cluster, layout.parallel, request.job.runtime);
   const std::string free = FormatBytes(available - needed);
   if (cluster.shared_compute_units > 0) {
     return Concat("Memory: all ranks together take ", FormatBytes(needed), " of the machine's ",
                   FormatBytes(available), ", ", free, " are free.");
   }
-  return Concat("Memory: ", FullestStageText(layout.report), ", with allocator slack ",
+  return Concat("Memory: ", FullestStageText(layout.report), ", with what its allocator reserves ",
                 FormatBytes(needed), " of ", FormatBytes(available), "; ", free, " are free.");
 }
 

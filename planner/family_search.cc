@@ -158,13 +158,23 @@ std::optional<RankedLayout> FamilySearch::PriceExactly(Candidate candidate) {
   spec::ParallelSpec& layout = candidate.layout;
   cost_model::StepPrice price = cost_model::PriceStep(costs_, layout);
   const int most = MostLayersOfAStage(request_.job.model, layout);
-  while (!price.violations.empty() && candidate.recomputes_some) {
-    // The bound was too hopeful: one layer more on every stage.
+  if (!price.violations.empty() && candidate.recomputes_some) {
+    // The bound was too hopeful: more layers, the same number on every stage.
     const std::vector<int>& recomputed = layout.recomputed_layers_per_virtual_stage;
-    const int next = 1 + *std::max_element(recomputed.begin(), recomputed.end());
-    if (next >= most) break;
-    SetRecompute(request_, RecomputeChoice::kSome, next, layout);
-    price = cost_model::PriceStep(costs_, layout);
+    int too_few = *std::max_element(recomputed.begin(), recomputed.end());
+    for (int enough = most; enough - too_few > 1;) {
+      const int middle = (too_few + enough) / 2;
+      spec::ParallelSpec more = layout;
+      SetRecompute(request_, RecomputeChoice::kSome, middle, more);
+      cost_model::StepPrice priced = cost_model::PriceStep(costs_, more);
+      if (!priced.violations.empty()) {
+        too_few = middle;
+        continue;
+      }
+      enough = middle;
+      layout = std::move(more);
+      price = std::move(priced);
+    }
   }
   if (!price.violations.empty()) {
     counts_.Reject(price.violations.front(), 1);

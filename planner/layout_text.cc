@@ -166,7 +166,8 @@ std::vector<TimeTerm> TermsOf(const spec::TimeBreakdown& time) {
           {"expert-parallel communication", time.ep_comm_s},
           {"pipeline bubble", time.bubble_s},
           {"optimizer", time.optimizer_s},
-          {"gradient norm and clearing", time.other_s}};
+          {"gradient norm and clearing", time.other_s},
+          {"waiting for the slowest device", time.straggler_s}};
 }
 
 std::string BreakdownText(const RankedLayout& layout, const Request& request) {

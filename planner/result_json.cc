@@ -47,7 +47,7 @@ ordered_json SearchToJson(const SearchResult& search, int num_rows) {
   ordered_json rows = ordered_json::array();
   for (const RankedLayout& row : search.rows) {
     if (static_cast<int>(rows.size()) == num_rows) break;
-    rows.push_back(LayoutToJson(row.parallel, row.report, {}));
+    rows.push_back(LayoutToJson(row.parallel, spec::WithoutTerms(row.report), {}));
   }
   return {{"num_layouts", search.num_layouts},   {"num_priced", search.num_priced},
           {"num_pruned", search.num_pruned},     {"num_rejected", num_rejected},
@@ -77,7 +77,8 @@ ordered_json SensitivitiesToJson(const std::vector<Sensitivity>& sensitivities) 
 ordered_json BestPracticeToJson(const BestPractice& practice) {
   ordered_json document = {{"rule", practice.rule}};
   if (practice.layout) {
-    document.update(LayoutToJson(practice.layout->parallel, practice.layout->report, {}));
+    document.update(
+        LayoutToJson(practice.layout->parallel, spec::WithoutTerms(practice.layout->report), {}));
   } else {
     document["feasible"] = false;
     document["violations"] = ViolationsToJson(practice.violations);
@@ -89,7 +90,8 @@ ordered_json RepairsToJson(const std::vector<Repair>& repairs) {
   ordered_json list = ordered_json::array();
   for (const Repair& repair : repairs) {
     ordered_json entry = {{"change", repair.change}, {"num_devices", repair.num_devices}};
-    entry.update(LayoutToJson(repair.layout.parallel, repair.layout.report, {}));
+    entry.update(
+        LayoutToJson(repair.layout.parallel, spec::WithoutTerms(repair.layout.report), {}));
     list.push_back(std::move(entry));
   }
   return list;

@@ -147,7 +147,7 @@ std::optional<spec::Violation> FindRuleViolation(const Request& request,
                                                  const spec::ParallelSpec& parallel) {
   const cost_model::Job& job = request.job;
   // First what no other size of an axis would change.
-  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job.model, parallel);
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job, parallel);
   if (violations.empty()) {
     violations = spec::FindViolations(job.model, job.training, parallel, job.num_devices);
   }
@@ -158,7 +158,7 @@ std::optional<spec::Violation> FindRuleViolation(const Request& request,
 cost_model::StepPrice PriceLayout(const Request& request, const spec::ParallelSpec& parallel,
                                   cost_model::JobCosts& costs) {
   const cost_model::Job& job = request.job;
-  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job.model, parallel);
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job, parallel);
   if (violations.empty()) {
     violations = spec::FindViolations(job.model, job.training, parallel, job.num_devices);
   }
@@ -167,7 +167,8 @@ cost_model::StepPrice PriceLayout(const Request& request, const spec::ParallelSp
 }
 
 double NeededBytesOf(const Request& request, const RankedLayout& layout) {
-  return cost_model::NeededBytes(layout.report.stages, request.job.cluster, layout.parallel);
+  return cost_model::NeededBytes(layout.report.stages, request.job.cluster, layout.parallel,
+                                 request.job.runtime);
 }
 
 SearchResult Search(const Request& request, cost_model::JobCosts& costs) {

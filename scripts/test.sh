@@ -2,7 +2,7 @@
 # Installs, builds and runs all tests and checks: scripts/test.sh [PRESET] [CTest options...]
 #
 #   scripts/test.sh                             everything, as continuous integration does
-#   scripts/test.sh cpu-release -L unit         one label: unit, integration, style
+#   scripts/test.sh cpu-release -L unit         one label: unit, validation, integration, style
 #   scripts/test.sh cpu-tsan -R engine          tests whose name matches
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,9 @@
 #include "cost_model/spec/flat_layout.h"
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
 #include "cost_model/base/check.h"
 #include "cost_model/base/math.h"
 
@@ -13,8 +17,11 @@ constexpr int64_t kMasterBytes = 4;  // fp32 master weights of mixed precision
 
 FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
                           const ParallelSpec& parallel) {
+  const bool is_expert = !parameters.empty() && parameters.front().is_expert;
+  const int group_size = is_expert ? ExpertDataSize(parallel) : GradientGroupSize(parallel);
+  const int tensor_size = is_expert ? ExpertTensorSize(parallel) : parallel.tensor_parallel_size;
   // Shards of a bucket start aligned as parameters do.
-  const int64_t bucket_multiple = kFlatAlignmentElements * GradientGroupSize(parallel);
+  const int64_t bucket_multiple = kFlatAlignmentElements * group_size;
   FlatLayout layout;
   FlatBucket bucket;
   int64_t end = 0;
@@ -25,14 +32,14 @@ FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
     bucket = {.offset = end, .first_parameter = bucket.first_parameter + bucket.num_parameters};
   };
   for (const ParameterSpec& parameter : parameters) {
+    TESSERA_CHECK(parameter.is_expert == is_expert, parameter.name, " in a buffer of others");
     if (!parameter.packed_with_previous) {
       if (bucket.num_parameters > 0 && end - bucket.offset >= parallel.bucket_elements) {
         close_bucket();
       }
       end = base::RoundUp(end, kFlatAlignmentElements);
     }
-    const int64_t elements =
-        SliceOf(parameter, parallel.tensor_parallel_size, /*tensor_rank=*/0).num_elements;
+    const int64_t elements = SliceOf(parameter, tensor_size, /*tensor_rank=*/0).num_elements;
     layout.parameters.push_back({.offset = end, .num_elements = elements});
     end += elements;
     ++bucket.num_parameters;
@@ -42,28 +49,67 @@ FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
   return layout;
 }
 
-StateBytes StateBytesOf(const std::vector<VirtualStage>& stages_of_rank, const ModelSpec& model,
-                        const TrainingSpec& training, const ParallelSpec& parallel) {
-  std::vector<ParameterSpec> parameters;
-  for (const VirtualStage& stage : stages_of_rank) {
-    for (ParameterSpec& parameter : StageParameters(model, parallel, stage)) {
-      parameters.push_back(std::move(parameter));
-    }
-  }
-  return StateBytesOf(MakeFlatLayout(parameters, parallel).num_elements, training, parallel);
+bool ReducesEachMicrobatch(const ParallelSpec& parallel) {
+  return parallel.zero_stage == 3 ||
+         (parallel.zero_stage == 2 && parallel.pipeline_parallel_size == 1);
 }
 
-StateBytes StateBytesOf(int64_t num_elements, const TrainingSpec& training,
+int64_t GradientBytes(const TrainingSpec& training, const ParallelSpec& parallel) {
+  return std::min(base::SizeBytes(TypesOf(training.precision).gradient),
+                  base::SizeBytes(parallel.gradient_reduce_type));
+}
+
+StateBytes StateBytesOf(const std::vector<VirtualStage>& stages_of_rank, const ModelSpec& model,
+                        const TrainingSpec& training, const ParallelSpec& parallel) {
+  std::vector<ParameterSpec> experts, others;
+  // Elements of the parts that are gathered one by one: layers, embedding (-2) and head (-1).
+  std::map<int, int64_t> parts;
+  for (const VirtualStage& stage : stages_of_rank) {
+    bool is_past_layers = !stage.has_embedding;
+    for (ParameterSpec& parameter : StageParameters(model, parallel, stage)) {
+      is_past_layers = is_past_layers || parameter.layer >= 0;
+      const int tensor_size =
+          parameter.is_expert ? ExpertTensorSize(parallel) : parallel.tensor_parallel_size;
+      const int part = parameter.layer >= 0 ? parameter.layer : is_past_layers ? -1 : -2;
+      parts[part] += SliceOf(parameter, tensor_size, /*tensor_rank=*/0).num_elements;
+      (parameter.is_expert ? experts : others).push_back(std::move(parameter));
+    }
+  }
+  StateElements elements;
+  elements.expert_elements = MakeFlatLayout(experts, parallel).num_elements;
+  elements.elements = MakeFlatLayout(others, parallel).num_elements + elements.expert_elements;
+  for (const auto& [layer, num_elements] : parts) {
+    elements.largest_part = std::max(elements.largest_part, num_elements);
+    if (layer >= 0) elements.largest_layer = std::max(elements.largest_layer, num_elements);
+  }
+  return StateBytesOf(elements, training, parallel);
+}
+
+StateBytes StateBytesOf(const StateElements& elements, const TrainingSpec& training,
                         const ParallelSpec& parallel) {
-  const int group_size = GradientGroupSize(parallel);
-  const auto sharded_from = [&](int zero_stage) {
-    return parallel.zero_stage >= zero_stage ? num_elements / group_size : num_elements;
+  const auto held = [&](bool is_sharded) {
+    if (!is_sharded) return elements.elements;
+    int64_t shard = (elements.elements - elements.expert_elements) / ShardGroupSize(parallel);
+    if (elements.expert_elements > 0) {
+      shard += elements.expert_elements / ExpertShardGroupSize(parallel);
+    }
+    return shard;
   };
   const PrecisionTypes types = TypesOf(training.precision);
+  const int64_t parameter_bytes = base::SizeBytes(types.parameter);
+  const int64_t gradient_bytes = GradientBytes(training, parallel);
   const int64_t optimizer_bytes = kMomentBytes + (types.has_master_weights ? kMasterBytes : 0);
-  return {.weights_bytes = sharded_from(3) * base::SizeBytes(types.parameter),
-          .gradients_bytes = sharded_from(2) * base::SizeBytes(types.gradient),
-          .optimizer_bytes = sharded_from(1) * optimizer_bytes};
+  StateBytes bytes;
+  bytes.weights_bytes = held(parallel.zero_stage >= 3) * parameter_bytes;
+  bytes.gradients_bytes = held(ReducesEachMicrobatch(parallel)) * gradient_bytes;
+  if (!parallel.offload_optimizer) {
+    bytes.optimizer_bytes = held(parallel.zero_stage >= 1) * optimizer_bytes;
+  }
+  if (parallel.zero_stage >= 3 && ShardGroupSize(parallel) > 1) {
+    bytes.gathered_bytes = (elements.largest_part + elements.largest_layer) * parameter_bytes +
+                           elements.largest_part * gradient_bytes;
+  }
+  return bytes;
 }
 
 }  // namespace tessera::spec

@@ -34,21 +34,46 @@ struct FlatLayout {
 // Elements that each parameter's start is aligned to: 64 bytes of fp32.
 inline constexpr int64_t kFlatAlignmentElements = 16;
 
-// `gradient_group_size` = data * context. Buckets close at the first parameter boundary past
-// parallel.bucket_elements (but never between packed parameters).
+// Buckets close at the first parameter boundary past parallel.bucket_elements (but never between
+// packed parameters). Experts have a gradient group of their own, and so a buffer of their own.
+// REQUIRES: all parameters are experts', or none is.
 FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
                           const ParallelSpec& parallel);
+
+// Parameters of one rank of a pipeline stage, in elements.
+struct StateElements {
+  int64_t elements = 0;
+  int64_t expert_elements = 0;  // of them, those of the experts held here
+  // Of the part (a layer, the embedding, the head) that holds most, and of the largest layer.
+  int64_t largest_part = 0;
+  int64_t largest_layer = 0;
+};
 
 // Bytes of weights, gradients and optimizer state of one rank of a pipeline stage.
 struct StateBytes {
   int64_t weights_bytes = 0;
   int64_t gradients_bytes = 0;
   int64_t optimizer_bytes = 0;
+  // With ZeRO stage 3, what is whole for a while: the parameters of the part at work and of the
+  // layer gathered ahead, and the gradients of one part until they are scattered.
+  int64_t gathered_bytes = 0;
 };
+
+// Whether each micro-batch's gradients are reduced at once, so that only a shard of their sum is
+// held: ZeRO stage 3, and stage 2 without a pipeline. (In a pipeline stage 2 adds up whole
+// gradients and reduces them once, as torchtitan does.)
+bool ReducesEachMicrobatch(const ParallelSpec& parallel);
+
+// Bytes of one gradient: as it is reduced, but never wider than the precision's own.
+int64_t GradientBytes(const TrainingSpec& training, const ParallelSpec& parallel);
+
+// ZeRO stages 1 to 3 shard optimizer state, gradients, parameters over the shard groups:
+// Rajbhandari et al. 2020, arXiv:1910.02054, section 5 (mixed precision: 2 + g + 12 bytes a
+// parameter with g of gradient). A host that runs the optimizer holds its state.
 StateBytes StateBytesOf(const std::vector<VirtualStage>& stages_of_rank, const ModelSpec& model,
                         const TrainingSpec& training, const ParallelSpec& parallel);
-// The same for a flat buffer of `num_elements`.
-StateBytes StateBytesOf(int64_t num_elements, const TrainingSpec& training,
+// The same for flat buffers of so many elements.
+StateBytes StateBytesOf(const StateElements& elements, const TrainingSpec& training,
                         const ParallelSpec& parallel);
 
 }  // namespace tessera::spec

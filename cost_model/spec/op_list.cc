@@ -207,8 +207,11 @@ std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& tra
   const LocalShape shape = MakeLocalShape(model, training, parallel);
   std::vector<Op> ops;
   if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
+  const ParallelSpec keeping = KeepingLayers(parallel);
+  const int first_kept = stage.first_layer + RecomputedLayers(parallel, stage);
   for (int layer = stage.first_layer + stage.num_layers - 1; layer >= stage.first_layer; --layer) {
-    AppendLayerBackward(model, parallel, LayerFormOf(model, layer), shape, ops);
+    AppendLayerBackward(model, layer < first_kept ? parallel : keeping, LayerFormOf(model, layer),
+                        shape, ops);
   }
   if (stage.has_embedding) AppendEmbeddingBackward(model, parallel, shape, ops);
   return ops;

@@ -187,30 +187,38 @@ std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const Training
 StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                        const ParallelSpec& parallel, const VirtualStage& stage) {
   const LocalShape shape = MakeLocalShape(model, training, parallel);
-  const PerForm<int> counts = CountForms(model, stage);
+  const bool has_weight_passes = parallel.schedule == ScheduleKind::kZeroBubbleH1;
   int64_t layers_bytes = 0;
   int64_t recomputed_bytes = 0;
-  for (size_t i = 0; i < kNumLayerForms; ++i) {
-    if (counts[i] == 0) continue;
-    const LayerForm form = FormAt(i);
-    layers_bytes += counts[i] * SumBytes(LayerSavedTensors(model, training, parallel, form, shape));
-    recomputed_bytes = std::max(
-        recomputed_bytes, SumBytes(LayerRecomputedTensors(model, training, parallel, form, shape)));
+  int64_t operand_bytes = 0;
+  const auto add_layers = [&](const VirtualStage& layers, const ParallelSpec& alike) {
+    const PerForm<int> counts = CountForms(model, layers);
+    for (size_t i = 0; i < kNumLayerForms; ++i) {
+      if (counts[i] == 0) continue;
+      const LayerForm form = FormAt(i);
+      layers_bytes += counts[i] * SumBytes(LayerSavedTensors(model, training, alike, form, shape));
+      recomputed_bytes = std::max(
+          recomputed_bytes, SumBytes(LayerRecomputedTensors(model, training, alike, form, shape)));
+      if (!has_weight_passes) continue;
+      operand_bytes += counts[i] * LayerWeightOperandBytes(model, training, alike, form, shape);
+    }
+  };
+  VirtualStage first_layers = stage;
+  first_layers.num_layers = RecomputedLayers(parallel, stage);
+  add_layers(first_layers, parallel);
+  if (first_layers.num_layers < stage.num_layers) {
+    VirtualStage other_layers = stage;
+    other_layers.first_layer += first_layers.num_layers;
+    other_layers.num_layers -= first_layers.num_layers;
+    add_layers(other_layers, KeepingLayers(parallel));
   }
   if (stage.has_embedding) layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
   const int64_t head_bytes =
       stage.has_head ? SumBytes(HeadSavedTensors(model, training, parallel, shape)) : 0;
-  StageActivationBytes bytes{
-      .saved_bytes = layers_bytes + head_bytes,
-      .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes)};
-  if (parallel.schedule == ScheduleKind::kZeroBubbleH1) {
-    for (size_t i = 0; i < kNumLayerForms; ++i) {
-      if (counts[i] == 0) continue;
-      bytes.weight_operand_bytes +=
-          counts[i] * LayerWeightOperandBytes(model, training, parallel, FormAt(i), shape);
-    }
-  }
-  return bytes;
+  return {.saved_bytes = layers_bytes + head_bytes,
+          .layers_bytes = layers_bytes,
+          .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes),
+          .weight_operand_bytes = operand_bytes};
 }
 
 int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,

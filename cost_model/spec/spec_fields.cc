@@ -4,6 +4,7 @@ namespace tessera::spec {
 namespace {
 
 constexpr Presence kOptional = Presence::kOptional;
+constexpr NumberRange kShare = {.minimum = 0, .maximum = 1};
 
 void VisitRopeScaling(FieldVisitor& fields, RopeScaling& scaling) {
   fields.Number("factor", scaling.factor, kPositive);
@@ -45,25 +46,46 @@ void VisitOptional(FieldVisitor& fields, const std::string& key, std::optional<S
   fields.Object(key, [&](FieldVisitor& inner) { visit(inner, *section); });
 }
 
+// FLOP/s by the input type of matrix products.
+void VisitRates(FieldVisitor& fields, std::map<base::DType, double>& rates) {
+  using base::DType;
+  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8}) {
+    const std::string name(base::ToString(type));
+    if (fields.Present(name, rates.count(type) > 0)) fields.Number(name, rates[type], kPositive);
+  }
+}
+
+void VisitKernels(FieldVisitor& fields, KernelSpec& kernels) {
+  fields.Integer("num_compute_units", kernels.num_compute_units, kSizeRange);
+  fields.Integer("largest_tile_rows", kernels.largest_tile_rows, kSizeRange);
+  fields.Integer("largest_tile_columns", kernels.largest_tile_columns, kSizeRange);
+  fields.Integer("smallest_tile", kernels.smallest_tile, kSizeRange);
+  fields.Object("sustained_flops_per_s",
+                [&](FieldVisitor& rates) { VisitRates(rates, kernels.sustained_flops_per_s); });
+  fields.Number("tile_load_cost", kernels.tile_load_cost, kNotNegative);
+  fields.Number("tile_overhead_k", kernels.tile_overhead_k, kNotNegative);
+  fields.Number("attention_forward_efficiency", kernels.attention_forward_efficiency, kFraction);
+  fields.Number("attention_backward_efficiency", kernels.attention_backward_efficiency, kFraction);
+  fields.Number("scores_per_s", kernels.scores_per_s, kPositive);
+  fields.Number("host_s_per_kernel", kernels.host_s_per_kernel, kNotNegative);
+  fields.Number("host_s_per_collective", kernels.host_s_per_collective, kNotNegative);
+}
+
 void VisitDevice(FieldVisitor& fields, DeviceSpec& device) {
   fields.Text("name", device.name);
   fields.Integer("memory_bytes", device.memory_bytes, {.minimum = 1});
   fields.Integer("reserved_memory_bytes", device.reserved_memory_bytes, kCountRange, kOptional);
+  fields.Integer("communicator_memory_bytes", device.communicator_memory_bytes, kCountRange,
+                 kOptional);
+  fields.Integer("matmul_workspace_bytes", device.matmul_workspace_bytes, kCountRange, kOptional);
   fields.Number("memory_bandwidth_bytes_per_s", device.memory_bandwidth_bytes_per_s, kPositive);
-  fields.Object("peak_flops_per_s", [&](FieldVisitor& peaks) {
-    using base::DType;
-    for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8}) {
-      const std::string name(base::ToString(type));
-      const bool is_set = device.peak_flops_per_s.count(type) > 0;
-      if (peaks.Present(name, is_set)) {
-        peaks.Number(name, device.peak_flops_per_s[type], kPositive);
-      }
-    }
-  });
+  fields.Object("peak_flops_per_s",
+                [&](FieldVisitor& peaks) { VisitRates(peaks, device.peak_flops_per_s); });
   fields.Number("launch_overhead_s", device.launch_overhead_s, kNotNegative, kOptional);
   fields.Table("matmul_efficiency_by_flops", device.matmul_efficiency);
   fields.Table("attention_efficiency_by_flops", device.attention_efficiency);
   fields.Table("memory_efficiency_by_bytes", device.memory_efficiency);
+  VisitOptional(fields, "kernels", device.kernels, VisitKernels);
   fields.Number("power_w", device.power_w, kNotNegative, kOptional);
   fields.Number("price_per_hour_usd", device.price_per_hour, kNotNegative, kOptional);
 }
@@ -73,6 +95,40 @@ void VisitLink(FieldVisitor& fields, LinkSpec& link) {
   fields.Number("latency_s", link.latency_s, kNotNegative);
   fields.Number("efficiency", link.efficiency, kFraction, kOptional);
   fields.Table("size_efficiency_by_bytes", link.size_efficiency);
+}
+
+void VisitCollectives(FieldVisitor& fields, CollectiveSpec& collectives) {
+  fields.Number("overhead_s", collectives.overhead_s, kNotNegative, kOptional);
+  if (fields.Present("protocols", !collectives.protocols.empty())) {
+    fields.Objects(
+        "protocols", collectives.protocols.size(),
+        [&](std::size_t size) { collectives.protocols.resize(size); },
+        [&](FieldVisitor& inner, std::size_t i) {
+          ProtocolSpec& protocol = collectives.protocols[i];
+          inner.Number("bandwidth_share", protocol.bandwidth_share, kFraction);
+          inner.Number("intra_node_latency_s", protocol.intra_node_latency_s, kNotNegative);
+          inner.Number("inter_node_latency_s", protocol.inter_node_latency_s, kNotNegative);
+        });
+  }
+  fields.Flag("hierarchical", collectives.hierarchical, kOptional);
+  fields.Number("tree_efficiency", collectives.tree_efficiency, kShare, kOptional);
+  fields.Number("nvls_efficiency", collectives.nvls_efficiency, kShare, kOptional);
+  fields.Number("nvls_latency_s", collectives.nvls_latency_s, kNotNegative, kOptional);
+  fields.Number("overlap_slowdown", collectives.overlap_slowdown, kNotNegative, kOptional);
+}
+
+void VisitFabric(FieldVisitor& fields, FabricSpec& fabric) {
+  fields.Flag("rail_nics", fabric.rail_nics, kOptional);
+  fields.Integer("pod_nodes", fabric.pod_nodes, kCountRange, kOptional);
+  fields.Number("oversubscription", fabric.oversubscription, {.minimum = 1}, kOptional);
+}
+
+// Whatever is not said in a section of a cluster file keeps its default.
+template <typename Section>
+void VisitSection(FieldVisitor& fields, const std::string& key, Section& section,
+                  void (*visit)(FieldVisitor&, Section&)) {
+  if (!fields.Present(key, section != Section{})) return;
+  fields.Object(key, [&](FieldVisitor& inner) { visit(inner, section); });
 }
 
 // The optimizer's keys, flat in a hyper-parameter file and in a section of their own in a plan.
@@ -102,6 +158,9 @@ void VisitTime(FieldVisitor& fields, TimeBreakdown& time) {
   fields.Number("bubble_s", time.bubble_s, kNotNegative);
   fields.Number("optimizer_s", time.optimizer_s, kNotNegative);
   fields.Number("other_s", time.other_s, {});
+  if (fields.Present("straggler_s", time.straggler_s != 0)) {
+    fields.Number("straggler_s", time.straggler_s, kNotNegative);
+  }
 }
 
 void VisitStageMemory(FieldVisitor& fields, StageMemory& stage) {
@@ -110,6 +169,41 @@ void VisitStageMemory(FieldVisitor& fields, StageMemory& stage) {
   fields.Integer("optimizer_bytes", stage.optimizer_bytes, kCountRange);
   fields.Integer("activations_bytes", stage.activations_bytes, kCountRange);
   fields.Integer("buffers_bytes", stage.buffers_bytes, kCountRange);
+  fields.Integer("context_bytes", stage.context_bytes, kCountRange, kOptional);
+  fields.Integer("reserve_bytes", stage.reserve_bytes, kCountRange, kOptional);
+  if (!fields.Present("terms", !stage.terms.empty())) return;
+  fields.Objects(
+      "terms", stage.terms.size(), [&](std::size_t size) { stage.terms.resize(size); },
+      [&](FieldVisitor& element, std::size_t i) {
+        MemoryTerm& term = stage.terms[i];
+        element.Text("name", term.name);
+        element.Integer("bytes", term.num_bytes, kCountRange);
+        element.Text("tag", term.tag);
+        element.Text("source", term.source);
+      });
+}
+
+void VisitRuntimeMemory(FieldVisitor& fields, RuntimeSpec& runtime) {
+  fields.Flag("autograd", runtime.autograd, kOptional);
+  fields.Flag("keeps_gathered_inputs", runtime.keeps_gathered_inputs, kOptional);
+  fields.Flag("keeps_alternate_products", runtime.keeps_alternate_products, kOptional);
+  fields.Flag("keeps_stage_outputs", runtime.keeps_stage_outputs, kOptional);
+  fields.Flag("fp32_logits_gradient", runtime.fp32_logits_gradient, kOptional);
+  fields.Integer("fp32_logits_copies", runtime.fp32_logits_copies, kCountRange, kOptional);
+  fields.Flag("weight_gradient_placeholders", runtime.weight_gradient_placeholders, kOptional);
+  fields.Flag("fp32_parameters", runtime.fp32_parameters, kOptional);
+  fields.Flag("compute_type_gradients", runtime.compute_type_gradients, kOptional);
+  fields.Flag("fp32_gradient_shard", runtime.fp32_gradient_shard, kOptional);
+  fields.Number("update_bytes_per_parameter", runtime.update_bytes_per_parameter, kNotNegative,
+                kOptional);
+  fields.Flag("gathers_embedding_and_head", runtime.gathers_embedding_and_head, kOptional);
+  fields.Integer("communication_buffer_elements", runtime.communication_buffer_elements,
+                 kCountRange, kOptional);
+  fields.Number("allocator_reserve", runtime.allocator_reserve, kNotNegative, kOptional);
+  fields.Number("allocator_reserve_margin", runtime.allocator_reserve_margin, kNotNegative,
+                kOptional);
+  fields.Text("memory_tag", runtime.memory_tag, kOptional);
+  fields.Text("memory_source", runtime.memory_source, kOptional);
 }
 
 }  // namespace
@@ -150,10 +244,22 @@ void VisitCluster(FieldVisitor& fields, ClusterSpec& cluster) {
   fields.Object("device", [&](FieldVisitor& section) { VisitDevice(section, cluster.device); });
   fields.Integer("devices_per_node", cluster.devices_per_node, kSizeRange);
   fields.Integer("nics_per_node", cluster.nics_per_node, kSizeRange);
+  fields.Integer("devices_per_domain", cluster.devices_per_domain, kCountRange, kOptional);
   fields.Object("intra_node",
                 [&](FieldVisitor& section) { VisitLink(section, cluster.intra_node); });
   fields.Object("inter_node",
                 [&](FieldVisitor& section) { VisitLink(section, cluster.inter_node); });
+  VisitSection(fields, "collectives", cluster.collectives, VisitCollectives);
+  VisitSection(fields, "fabric", cluster.fabric, VisitFabric);
+  fields.Number("pace_deviation", cluster.pace_deviation, kShare, kOptional);
+  if (fields.Present("host", cluster.host != HostSpec{})) {
+    fields.Object("host", [&](FieldVisitor& host) {
+      host.Number("device_link_bandwidth_bytes_per_s",
+                  cluster.host.device_link_bandwidth_bytes_per_s, kPositive);
+      host.Number("memory_bandwidth_bytes_per_s", cluster.host.memory_bandwidth_bytes_per_s,
+                  kPositive);
+    });
+  }
   fields.Integer("shared_compute_units", cluster.shared_compute_units, kCountRange, kOptional);
   fields.Integer("max_devices", cluster.max_devices, kCountRange, kOptional);
 }
@@ -215,6 +321,8 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Text("name", runtime.name);
   fields.Remark("source");
   fields.Flag("fused_norm", runtime.fused_norm, kOptional);
+  fields.Flag("product_epilogues", runtime.product_epilogues, kOptional);
+  fields.Flag("attention_copies", runtime.attention_copies, kOptional);
   fields.Flag("fused_activation", runtime.fused_activation, kOptional);
   fields.Flag("fused_softmax", runtime.fused_softmax, kOptional);
   fields.Flag("fused_residual", runtime.fused_residual, kOptional);
@@ -225,6 +333,7 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("hidden_dropout", runtime.hidden_dropout, kOptional);
   fields.Flag("attention_dropout", runtime.attention_dropout, kOptional);
   fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);
+  VisitRuntimeMemory(fields, runtime);
   fields.Texts("schedules", runtime.schedules, kOptional);
   fields.Integer("max_zero_stage", runtime.max_zero_stage, {.minimum = 0, .maximum = 3}, kOptional);
   fields.Flag("context_parallel", runtime.context_parallel, kOptional);

@@ -1,5 +1,6 @@
 #include "cost_model/spec/stage_partition.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "cost_model/base/check.h"
@@ -55,6 +56,19 @@ std::vector<VirtualStage> StagesOf(const std::vector<VirtualStage>& stages, int 
     if (stage.pipeline_stage == pipeline_stage) own.push_back(stage);
   }
   return own;
+}
+
+int RecomputedLayers(const ParallelSpec& parallel, const VirtualStage& stage) {
+  const std::vector<int>& recomputed = parallel.recomputed_layers_per_virtual_stage;
+  if (recomputed.empty()) return stage.num_layers;
+  return std::min(recomputed.at(stage.index), stage.num_layers);
+}
+
+ParallelSpec KeepingLayers(const ParallelSpec& parallel) {
+  ParallelSpec keeping = parallel;
+  keeping.recompute = Recompute::kNone;
+  keeping.recomputed_layers_per_virtual_stage.clear();
+  return keeping;
 }
 
 }  // namespace tessera::spec

@@ -28,4 +28,9 @@ std::vector<VirtualStage> PartitionStages(const ModelSpec& model, const Parallel
 // The virtual stages of one pipeline stage, by chunk.
 std::vector<VirtualStage> StagesOf(const std::vector<VirtualStage>& stages, int pipeline_stage);
 
+// How many layers of a stage, the first ones, are recomputed as parallel.recompute says; the others
+// are not recomputed at all: as KeepingLayers describes them.
+int RecomputedLayers(const ParallelSpec& parallel, const VirtualStage& stage);
+ParallelSpec KeepingLayers(const ParallelSpec& parallel);
+
 }  // namespace tessera::spec

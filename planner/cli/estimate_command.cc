@@ -5,9 +5,11 @@
 #include "cost_model/base/error.h"
 #include "planner/answer_text.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/emit_options.h"
 #include "planner/cli/job_options.h"
 #include "planner/cli/output_options.h"
 #include "planner/explanation.h"
+#include "planner/memory_text.h"
 #include "planner/result_json.h"
 #include "planner/search_space.h"
 #include "planner/text_format.h"
@@ -18,12 +20,16 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
       --global-batch-size 1536 --sequence-parallel true
+  tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
+      --sequence-parallel true --emit megatron > arguments.txt
   tessera estimate --model llama3-8b --cluster dgx-h100 --tp 4 --dp 2 --recompute full --format json
+  tessera estimate --model llama2-13b --cluster dgx-a100-80gb --tp 2 --pp 2 --dp 2 --memory
 )";
 
 struct EstimateOptions {
   JobOptions job;
   OutputOptions output;
+  bool shows_memory = false;
 };
 
 void PrintText(const Request& request, const RankedLayout& layout,
@@ -63,17 +69,28 @@ void RunEstimate(const EstimateOptions& options) {
     PinLayout(parallel, request);
     repairs = FindRepairs(request);
   }
+  const OutputOptions& output = options.output;
+  std::optional<Emission> emission;
+  if (price.violations.empty() && !output.emit_target.empty()) {
+    emission =
+        EmitOrThrow(output.emit_target, PlanOf(request, layout), request.job.runtime, output.quiet);
+  }
   if (options.output.is_json()) {
     nlohmann::ordered_json document = RequestToJson(request);
     document.update(LayoutToJson(parallel, layout.report, price.violations));
     if (!price.violations.empty()) document["repairs"] = RepairsToJson(repairs);
+    if (emission) document["emit"] = EmissionToJson(*emission, output.emit_target);
     document["notes"] = notes;
     std::cout << document.dump(2) << "\n";
-  } else {
+  } else if (!emission || !output.emits_to_stdout()) {
     PrintText(request, layout, price.violations, repairs);
+    if (options.shows_memory && !layout.report.stages.empty()) {
+      std::cout << "\n" << MemoryTermsText(request, layout);
+    }
   }
   if (!price.violations.empty()) throw base::InfeasibleError(WhyInfeasible(price.violations));
   WriteChosenPlan(request, layout, options.output);
+  if (emission) DeliverEmission(*emission, output);
 }
 
 }  // namespace
@@ -83,6 +100,8 @@ void AddEstimateCommand(CLI::App& app) {
   const auto options = std::make_shared<EstimateOptions>();
   AddJobOptions(*command, options->job);
   AddOutputOptions(*command, options->output);
+  command->add_flag("--memory", options->shows_memory,
+                    "The fullest stage's memory term by term, and a layer tensor by tensor");
   command->footer(kExamples);
   command->callback([options] { RunEstimate(*options); });
 }

@@ -54,7 +54,8 @@ Precision DefaultPrecision(const spec::ClusterSpec& cluster) {
 }
 
 int DefaultNumDevices(const spec::ClusterSpec& cluster) {
-  return cluster.shared_compute_units > 0 ? cluster.shared_compute_units : cluster.devices_per_node;
+  return cluster.shared_compute_units > 0 ? cluster.shared_compute_units
+                                          : spec::DevicesPerDomain(cluster);
 }
 
 // A flag before the model's file; nothing where neither speaks.
@@ -113,7 +114,9 @@ void FillFixed(const JobOptions& options, const FileKeys& file, spec::ParallelSp
   fixed = file.parallel;
   if (options.attention) fixed.attention = *spec::AttentionKindFromString(*options.attention);
   if (options.rank_order) fixed.rank_order = *options.rank_order;
-  fixed.layers_per_virtual_stage = options.layers_per_virtual_stage;
+  if (!options.layers_per_virtual_stage.empty()) {
+    fixed.layers_per_virtual_stage = options.layers_per_virtual_stage;
+  }
 }
 
 void FillTraining(const JobOptions& options, const FileKeys& file, cost_model::Job& job,

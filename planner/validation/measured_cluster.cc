@@ -9,11 +9,6 @@ namespace {
 
 constexpr double kBytesPerGigabit = 1e9 / 8;
 
-int64_t DomainSize(const MeasuredHardware& hardware, const spec::ClusterSpec& cluster) {
-  if (hardware.nvlink_domain_size) return *hardware.nvlink_domain_size;
-  return hardware.devices_per_node.value_or(cluster.devices_per_node);
-}
-
 }  // namespace
 
 NodeLinks ParseInterNode(const std::string& text) {
@@ -44,29 +39,26 @@ double ParseIntraNode(const std::string& text) {
 }
 
 void FitCluster(const MeasuredHardware& hardware, spec::ClusterSpec& cluster) {
-  const int domain = static_cast<int>(DomainSize(hardware, cluster));
-  // NICs of a whole domain where a node is a part of it.
-  const double nodes_per_domain =
-      hardware.devices_per_node ? std::max(1.0, static_cast<double>(domain) /
-                                                    static_cast<double>(*hardware.devices_per_node))
-                                : 1.0;
   const double nics_per_device =
       static_cast<double>(cluster.nics_per_node) / cluster.devices_per_node;
   const NodeLinks links = ParseInterNode(hardware.inter_node);
   if (links.nic_bandwidth_bytes_per_s > 0) {
     cluster.inter_node.bandwidth_bytes_per_s = links.nic_bandwidth_bytes_per_s;
   }
-  double num_nics = nics_per_device * domain;
+  cluster.devices_per_node =
+      static_cast<int>(hardware.devices_per_node.value_or(cluster.devices_per_node));
+  if (hardware.nvlink_domain_size) {
+    cluster.devices_per_domain = static_cast<int>(*hardware.nvlink_domain_size);
+  }
+  double num_nics = nics_per_device * cluster.devices_per_node;
   if (links.num_nics > 0) {
-    num_nics = links.num_nics * nodes_per_domain;
+    num_nics = links.num_nics;
   } else if (links.node_bandwidth_bytes_per_s > 0) {
     // As many NICs of the cluster's kind as make up the node's bandwidth.
     const double nics = links.node_bandwidth_bytes_per_s / cluster.inter_node.bandwidth_bytes_per_s;
-    num_nics = std::max(1.0, std::round(nics)) * nodes_per_domain;
-    cluster.inter_node.bandwidth_bytes_per_s =
-        links.node_bandwidth_bytes_per_s * nodes_per_domain / num_nics;
+    num_nics = std::max(1.0, std::round(nics));
+    cluster.inter_node.bandwidth_bytes_per_s = links.node_bandwidth_bytes_per_s / num_nics;
   }
-  cluster.devices_per_node = domain;
   cluster.nics_per_node = std::max(1, static_cast<int>(std::lround(num_nics)));
   if (const double bandwidth = ParseIntraNode(hardware.intra_node); bandwidth > 0) {
     cluster.intra_node.bandwidth_bytes_per_s = bandwidth;

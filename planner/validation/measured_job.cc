@@ -1,10 +1,12 @@
 #include "planner/validation/measured_job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
+#include "cost_model/spec/stage_partition.h"
 #include "planner/search_space.h"
 #include "planner/validation/measured_cluster.h"
 #include "planner/validation/measured_model.h"
@@ -62,8 +64,9 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   parallel.pipeline_parallel_size = static_cast<int>(row.pipeline_parallel_size);
   parallel.context_parallel_size = static_cast<int>(row.context_parallel_size);
   parallel.expert_parallel_size = static_cast<int>(row.expert_parallel_size);
+  // Megatron's recipes for mixtures of experts leave an expert's matrices whole.
   parallel.expert_tensor_parallel_size =
-      static_cast<int>(row.expert_tensor_parallel_size.value_or(0));
+      static_cast<int>(row.expert_tensor_parallel_size.value_or(1));
   const int64_t ranks_per_replica =
       row.tensor_parallel_size * row.pipeline_parallel_size * row.context_parallel_size;
   parallel.data_parallel_size = static_cast<int>(row.data_parallel_size.value_or(
@@ -82,11 +85,34 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   parallel.layers_per_virtual_stage = LayersWithEndsAsLayers(row, measurement.model.num_layers);
 }
 
+// Recomputes a share of the layers of every virtual stage, rounded up.
+void RecomputeShare(const spec::ModelSpec& model, double share, ParallelSpec& parallel) {
+  parallel.recompute = spec::Recompute::kFull;
+  parallel.recomputed_layers_per_virtual_stage.clear();
+  const int num_stages = parallel.pipeline_parallel_size * parallel.virtual_pipeline_size;
+  if (model.num_layers < num_stages) return;  // FindViolations says so
+  for (const spec::VirtualStage& stage : spec::PartitionStages(model, parallel)) {
+    parallel.recomputed_layers_per_virtual_stage.push_back(
+        static_cast<int>(std::ceil(share * stage.num_layers)));
+  }
+}
+
+// "selective-layer" is every second layer whole. Torch's selection of operations saves every second
+// product: half of a layer's work twice, as that of half of the layers.
+void FillRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
+                   ParallelSpec& parallel) {
+  if (Contains(row.recompute_modules, "every 2nd")) {
+    RecomputeShare(model, 0.5, parallel);
+    return;
+  }
+  parallel.recompute = spec::RecomputeFromString(row.recompute).value_or(spec::Recompute::kNone);
+}
+
 // Every choice with every value of one more field.
 template <typename T>
 void Multiply(std::vector<LayoutChoice>& choices, const std::vector<T>& values,
-              const std::function<std::string(T)>& name,
-              const std::function<void(ParallelSpec&, T)>& set) {
+              const std::function<std::string(const T&)>& name,
+              const std::function<void(ParallelSpec&, const T&)>& set) {
   std::vector<LayoutChoice> product;
   for (const LayoutChoice& choice : choices) {
     for (const T& value : values) {
@@ -98,16 +124,30 @@ void Multiply(std::vector<LayoutChoice>& choices, const std::vector<T>& values,
   choices = std::move(product);
 }
 
-void ChooseRecompute(const MeasuredLayout& row, std::vector<LayoutChoice>& choices) {
+void ChooseRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
+                     std::vector<LayoutChoice>& choices) {
   if (!row.recompute.empty()) return;
-  std::vector<spec::Recompute> values = {spec::Recompute::kNone, spec::Recompute::kFull};
+  struct Value {
+    const char* name;
+    std::function<void(ParallelSpec&)> set;
+  };
+  const auto share = [&model](double of_layers) {
+    return
+        [&model, of_layers](ParallelSpec& parallel) { RecomputeShare(model, of_layers, parallel); };
+  };
+  const auto whole = [](spec::Recompute recompute) {
+    return [recompute](ParallelSpec& parallel) { parallel.recompute = recompute; };
+  };
+  std::vector<Value> values = {{"none", whole(spec::Recompute::kNone)},
+                               {"full of a quarter of the layers", share(0.25)},
+                               {"full of half of the layers", share(0.5)},
+                               {"full", whole(spec::Recompute::kFull)}};
   if (choices.front().parallel.attention == spec::AttentionKind::kUnfused) {
-    values.push_back(spec::Recompute::kSelective);
+    values.push_back({"selective", whole(spec::Recompute::kSelective)});
   }
-  Multiply<spec::Recompute>(
-      choices, values,
-      [](spec::Recompute value) { return Concat("recompute ", spec::ToString(value)); },
-      [](ParallelSpec& parallel, spec::Recompute value) { parallel.recompute = value; });
+  Multiply<Value>(
+      choices, values, [](const Value& value) { return Concat("recompute ", value.name); },
+      [](ParallelSpec& parallel, const Value& value) { value.set(parallel); });
 }
 
 void ChooseMicroBatch(const MeasuredLayout& row, std::vector<LayoutChoice>& choices) {
@@ -170,11 +210,9 @@ MeasuredJob JobMaker::Make(const Measurement& measurement) {
   FillLayout(measurement, known.parallel);
   known.parallel.micro_batch_size = row.micro_batch_size.value_or(1);
   known.parallel.zero_stage = static_cast<int>(row.zero_stage.value_or(0));
-  // "selective-layer": some layers whole.
-  const std::string recompute = row.recompute.substr(0, row.recompute.find('-'));
-  known.parallel.recompute = spec::RecomputeFromString(recompute).value_or(spec::Recompute::kNone);
+  FillRecompute(row, job.model, known.parallel);
   measured.choices = {known};
-  ChooseRecompute(row, measured.choices);
+  ChooseRecompute(row, job.model, measured.choices);
   ChooseMicroBatch(row, measured.choices);
   ChooseZero(row, measured.choices);
   return measured;

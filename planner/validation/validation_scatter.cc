@@ -50,6 +50,14 @@ LogAxis AxisOf(const Validation& validation) {
   return {low, high};
 }
 
+// Of a power of ten: "10 ms", "100 s".
+std::string TickText(int power) {
+  const bool is_short = power < 0;
+  return Concat(FormatFixed(std::pow(10, is_short ? power + 3 : power),
+                            is_short && power < -3 ? -power - 3 : 0),
+                is_short ? " ms" : " s");
+}
+
 // A line of slope 1 that predicts `factor` times what was measured, within the square.
 std::string Diagonal(const LogAxis& axis, double factor, const char* style) {
   const double low = std::pow(10, axis.first());
@@ -66,7 +74,7 @@ std::string GridText(const LogAxis& axis) {
   const double bottom = kPadding + kSize;
   for (int power = axis.first(); power <= axis.last(); ++power) {
     const double value = std::pow(10, power);
-    const std::string label = EscapeHtml(FormatSeconds(value));
+    const std::string label = TickText(power);
     svg += Concat("<line x1='", axis.X(value), "' y1='", kPadding, "' x2='", axis.X(value),
                   "' y2='", bottom, "' class='grid'/>\n<line x1='", left, "' y1='", axis.Y(value),
                   "' x2='", left + kSize, "' y2='", axis.Y(value), "' class='grid'/>\n",

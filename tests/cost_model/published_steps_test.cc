@@ -32,6 +32,7 @@ double PredictedSeconds(const PublishedStep& step, bool is_selective) {
   job.model = spec::LoadModel(step.model);
   job.cluster = spec::LoadCluster("dgx-a100-80gb");
   job.num_devices = step.num_devices;
+  job.runtime = spec::LoadRuntime("megatron-lm-2021");
   job.training.global_batch_size = step.global_batch_size;
   job.training.sequence_length = 2048;
   job.training.precision = spec::Precision::kFp16;
@@ -71,6 +72,7 @@ TEST(PublishedStepsTest, LargeModelsReachAPlausibleShareOfPeak) {
   job.model = spec::LoadModel("gpt3-175b");
   job.cluster = spec::LoadCluster("dgx-a100-80gb");
   job.num_devices = 1024;
+  job.runtime = spec::LoadRuntime("megatron-lm-2021");
   job.training.global_batch_size = 1536;
   job.training.sequence_length = 2048;
   job.training.precision = spec::Precision::kFp16;

@@ -147,10 +147,9 @@ TEST(StepCostTest, AFasterNetworkIsNeverSlower) {
 }
 
 TEST(StepCostTest, OverlapHidesAllButWhatDoesNotFit) {
-  const UpdateCost update{.gradient_comm_s = 10, .num_buckets = 10};
-  EXPECT_DOUBLE_EQ(ExposedReductionSeconds(update, 5, /*overlaps=*/false), 10);
-  EXPECT_DOUBLE_EQ(ExposedReductionSeconds(update, 100, true), 1);  // the last bucket
-  EXPECT_DOUBLE_EQ(ExposedReductionSeconds(update, 5, true), 10 - 5 * 0.9);
+  EXPECT_DOUBLE_EQ(ExposedPartsSeconds(10, 10, 5, /*overlaps=*/false), 10);
+  EXPECT_DOUBLE_EQ(ExposedPartsSeconds(10, 10, 100, true), 1);  // the last bucket
+  EXPECT_DOUBLE_EQ(ExposedPartsSeconds(10, 10, 5, true), 10 - 5 * 0.9);
 }
 
 // Ranks that share one core take as long together as one rank that does all the work.
@@ -189,14 +188,17 @@ TEST(StepCostTest, RoundsOnSharedCoresTakeAsLongHoweverMany) {
   }
 }
 
-TEST(StepCostTest, UnpricedChoicesAreNamed) {
+TEST(StepCostTest, AnOptimizerOnAHostOfUnknownSpeedHasNoPrice) {
+  Job job = RoundJob(1);
   spec::ParallelSpec layout;
-  layout.context_parallel_size = 2;
-  layout.zero_stage = 3;
-  const auto violations = FindUnpriced(SmallGpt(), layout);
-  ASSERT_EQ(violations.size(), 2u);
-  EXPECT_EQ(violations[0].constraint, "context parallelism");
-  EXPECT_EQ(violations[1].constraint, "zero stage");
+  EXPECT_TRUE(FindUnpriced(job, layout).empty());
+  layout.offload_optimizer = true;
+  const auto violations = FindUnpriced(job, layout);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].constraint, "optimizer offload");
+  job.cluster.host = {.device_link_bandwidth_bytes_per_s = 25e9,
+                      .memory_bandwidth_bytes_per_s = 200e9};
+  EXPECT_TRUE(FindUnpriced(job, layout).empty());
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(EstimateCommandTest, BrokenRulesAreAnAnswerWithExitThree) {
        {Case{"--tp 6 --devices 12", "heads % tp"},
         Case{"--micro-batch-size 48", "global batch % (micro batch * dp)"},
         Case{"--pp 32 --devices 32", "layers >= stages"},
-        Case{"--tp 2 --pp 3", "devices % (tp * cp * pp)"}, Case{"--zero-stage 3", "zero stage"},
+        Case{"--tp 2 --pp 3", "devices % (tp * cp * pp)"}, Case{"--ep 2", "ep needs experts"},
         Case{"--seq-length 4096", "sequence <= positions"}}) {
     const Outcome outcome =
         RunCommand("estimate" + kSmallJob + test.flags + std::string(" --format json"));

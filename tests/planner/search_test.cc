@@ -71,14 +71,20 @@ TEST(SearchTest, TheSameRequestGivesTheSameRows) {
   }
 }
 
-TEST(SearchTest, MixturesOfExpertsAreRefusedWithTheReason) {
-  const SearchResult result = RunSearch(MakeTestRequest("mixtral-8x7b", "dgx-h100", 8, 64));
-  EXPECT_TRUE(result.rows.empty());
-  ASSERT_EQ(result.rejections.size(), 1u);  // no other layout helps: the first reason of each
-  EXPECT_EQ(result.rejections[0].constraint, "mixture of experts");
-  EXPECT_EQ(result.rejections[0].example.message,
-            "this version neither prices nor runs mixtures of experts, but the model has experts: "
-            "8");
+TEST(SearchTest, ExpertsAreSpreadWhereTheTargetCan) {
+  Request request = MakeTestRequest("mixtral-8x7b", "dgx-h100", 16, 64);
+  request.job.training.sequence_length = 4096;
+  const auto most_expert_ranks = [&] {
+    int most = 0;
+    for (const RankedLayout& row : RunSearch(request).rows) {
+      most = std::max(most, row.parallel.expert_parallel_size);
+    }
+    return most;
+  };
+  request.job.runtime.expert_parallel = true;
+  EXPECT_GT(most_expert_ranks(), 1);
+  request.job.runtime.expert_parallel = false;
+  EXPECT_LE(most_expert_ranks(), 1);
 }
 
 }  // namespace

@@ -53,6 +53,26 @@ TEST_F(ClusterJsonTest, WhatIsWrittenReadsBack) {
   EXPECT_EQ(LoadCluster(Write("again.json", WriteCluster(cluster))), cluster);
 }
 
+TEST_F(ClusterJsonTest, CollectivesAndFabricAreSections) {
+  const std::string text =
+      Replaced(kCluster, "\"nics_per_node\": 1,",
+               R"("nics_per_node": 1, "devices_per_domain": 8, "pace_deviation": 0.01,
+         "collectives": {"overhead_s": 1e-5, "tree_efficiency": 0.9,
+           "overlap_slowdown": {"value": 0.1, "tag": "measured", "source": "a paper"},
+           "protocols": [{"bandwidth_share": {"value": 0.5, "tag": "fitted", "source": "a sweep"},
+                          "intra_node_latency_s": 1e-6, "inter_node_latency_s": 5e-6}]},
+         "fabric": {"rail_nics": true, "pod_nodes": 32, "oversubscription": 7},)");
+  const ClusterSpec cluster = LoadCluster(Write("cluster.json", text));
+  EXPECT_EQ(DevicesPerDomain(cluster), 8);
+  EXPECT_EQ(cluster.collectives.overlap_slowdown, 0.1);
+  ASSERT_EQ(cluster.collectives.protocols.size(), 1u);
+  EXPECT_EQ(cluster.collectives.protocols[0].inter_node_latency_s, 5e-6);
+  EXPECT_EQ(cluster.fabric,
+            (FabricSpec{.rail_nics = true, .pod_nodes = 32, .oversubscription = 7}));
+  EXPECT_EQ(cluster.sources.at("/collectives/protocols/0/bandwidth_share").tag, "fitted");
+  EXPECT_EQ(LoadCluster(Write("again.json", WriteCluster(cluster))), cluster);
+}
+
 TEST_F(ClusterJsonTest, ANegativeBandwidthIsRefused) {
   EXPECT_THAT(ErrorAfter("\"bandwidth_bytes_per_s\": 1e9", "\"bandwidth_bytes_per_s\": -1"),
               HasSubstr("cluster.json: /inter_node/bandwidth_bytes_per_s: found -1, expected a "

@@ -46,6 +46,18 @@ Plan FullPlan() {
             .matmul_efficiency = {{1e6, 0.1}, {1e9, 0.8}},
             .attention_efficiency = {{1e6, 0.2}},
             .memory_efficiency = {{1e3, 0.3}},
+            .kernels = KernelSpec{.num_compute_units = 108,
+                                  .largest_tile_rows = 256,
+                                  .largest_tile_columns = 128,
+                                  .smallest_tile = 64,
+                                  .sustained_flops_per_s = {{base::DType::kFloat8, 9e14}},
+                                  .tile_load_cost = 12,
+                                  .tile_overhead_k = 64,
+                                  .attention_forward_efficiency = 0.8,
+                                  .attention_backward_efficiency = 0.7,
+                                  .scores_per_s = 2e12,
+                                  .host_s_per_kernel = 1e-5,
+                                  .host_s_per_collective = 3e-5},
             .power_w = 400,
             .price_per_hour = 1.5};
   plan.cluster.devices_per_node = 8;

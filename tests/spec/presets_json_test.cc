@@ -41,12 +41,14 @@ TEST(PresetsTest, EveryClusterLoadsWithASourceForEachNumber) {
     EXPECT_EQ(cluster.name, name);
     for (const char* number :
          {"/device/memory_bytes", "/device/memory_bandwidth_bytes_per_s", "/devices_per_node",
-          "/device/matmul_efficiency_by_flops", "/device/attention_efficiency_by_flops",
           "/device/memory_efficiency_by_bytes", "/nics_per_node", "/device/launch_overhead_s",
           "/intra_node/bandwidth_bytes_per_s", "/intra_node/latency_s", "/intra_node/efficiency",
           "/inter_node/bandwidth_bytes_per_s", "/inter_node/latency_s"}) {
       EXPECT_EQ(cluster.sources.count(number), 1u) << name << number;
     }
+    const std::string products = cluster.device.kernels ? "/device/kernels/tile_load_cost"
+                                                        : "/device/matmul_efficiency_by_flops";
+    EXPECT_EQ(cluster.sources.count(products), 1u) << name << products;
     for (const auto& [type, peak] : cluster.device.peak_flops_per_s) {
       const std::string pointer = "/device/peak_flops_per_s/" + std::string(base::ToString(type));
       EXPECT_EQ(cluster.sources.count(pointer), 1u) << name << pointer;

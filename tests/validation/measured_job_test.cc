@@ -180,7 +180,8 @@ TEST(JobMakerTest, WhatTheRowLeavesOutIsTriedInEveryForm) {
   row.layout.recompute = "";
   row.layout.zero_stage.reset();
   const MeasuredJob job = JobOf(row);
-  EXPECT_EQ(job.choices.size(), 6u);  // none, full, selective; without and with ZeRO-1
+  // None, of a quarter, of half and of all layers, of attention; without and with ZeRO-1.
+  EXPECT_EQ(job.choices.size(), 10u);
   EXPECT_THAT(job.choices[0].assumed, ElementsAre("recompute none", "zero_stage 0"));
 
   row = SmallRow();
@@ -205,6 +206,15 @@ TEST(JobMakerTest, EmbeddingAndHeadTakeTheRoomOfALayerWhereTheModelLeavesIt) {
   EXPECT_THAT(JobOf(row).choices[0].parallel.layers_per_virtual_stage, ElementsAre(7, 8, 8, 7));
   row.model.num_layers = 32;
   EXPECT_THAT(JobOf(row).choices[0].parallel.layers_per_virtual_stage, IsEmpty());
+}
+
+TEST(JobMakerTest, EverySecondLayerRecomputedIsHalfOfEachStage) {
+  Measurement row = SmallRow();
+  row.layout.recompute = "selective-layer";
+  row.layout.recompute_modules = "every 2nd layer fully checkpointed";
+  const spec::ParallelSpec parallel = JobOf(row).choices[0].parallel;
+  EXPECT_EQ(parallel.recompute, spec::Recompute::kFull);
+  EXPECT_THAT(parallel.recomputed_layers_per_virtual_stage, ElementsAre(6, 6));
 }
 
 TEST(JobMakerTest, GradientsAreSummedInTheTypeThatTravels) {

@@ -1,0 +1,123 @@
+// Attention, element-wise operations and the host, where a cluster describes its kernels.
+#include "cost_model/kernel_time.h"
+
+#include <gtest/gtest.h>
+
+#include "cost_model/block_cost.h"
+#include "cost_model/job_costs.h"
+#include "cost_model/op_cost.h"
+#include "tests/cost_model/test_jobs.h"
+
+namespace tessera::cost_model {
+namespace {
+
+using base::OpKind;
+using base::OpRecord;
+
+// 100 units of 1 TFLOP/s, 1 TB/s, 1e12 exponentials a second.
+spec::ClusterSpec KernelCluster() {
+  spec::ClusterSpec cluster = RoundCluster();
+  cluster.device.kernels = spec::KernelSpec{.num_compute_units = 100,
+                                            .largest_tile_rows = 128,
+                                            .largest_tile_columns = 128,
+                                            .smallest_tile = 64,
+                                            .scores_per_s = 1e12};
+  return cluster;
+}
+
+RankDevice Device(const spec::RuntimeSpec& runtime = {}) {
+  return MakeRankDevice(KernelCluster(), spec::Precision::kBf16, 8, runtime);
+}
+
+OpRecord Attention(OpKind kind, int64_t sequence, base::AttentionStats stats) {
+  return {.kind = kind, .dims = {1, sequence, 100, 100, 100, static_cast<int64_t>(stats)}};
+}
+
+TEST(KernelTimeTest, FusedAttentionComputesTheScoresBelowTheDiagonal) {
+  // 100 heads of 2048 x 2048 scores, of which the causal half and half of the blocks on the
+  // diagonal: 17/32. Each 4 * 100 FLOPs at 100 TFLOP/s and an exponential: 5e-12 s. 16 blocks a
+  // head, 16 waves and half a wave to even out.
+  const double scores = 100 * 2048.0 * 2048 * 17 / 32;
+  const auto stats = base::AttentionStats::kLogSumExp;
+  const double forward_s = OpSeconds(Attention(OpKind::kAttentionForward, 2048, stats), Device());
+  EXPECT_NEAR(forward_s, scores * 5e-12 * 16.5 / 16, 1e-9);
+  // Backward: 10 * 100 FLOPs and two exponentials.
+  const double backward_s = OpSeconds(Attention(OpKind::kAttentionBackward, 2048, stats), Device());
+  EXPECT_NEAR(backward_s, scores * 12e-12 * 16.5 / 16, 1e-9);
+}
+
+TEST(KernelTimeTest, UnfusedAttentionPassesOverTheScores) {
+  const OpRecord forward =
+      Attention(OpKind::kAttentionForward, 1024, base::AttentionStats::kProbabilities);
+  const double scores = 100 * 1024.0 * 1024;
+  const KernelTime fused_softmax = OpTime(forward, Device());
+  EXPECT_EQ(fused_softmax.num_kernels, 3);
+  spec::RuntimeSpec runtime;
+  runtime.attention_dropout = true;  // probabilities in and out, a byte of mask
+  const KernelTime dropout = OpTime(forward, Device(runtime));
+  EXPECT_NEAR(dropout.device_s - fused_softmax.device_s, scores * 5 / 1e12, 1e-9);
+  runtime.fused_softmax = false;  // scaled scores in and out, masked ones in and out, the mask
+  const KernelTime unfused = OpTime(forward, Device(runtime));
+  EXPECT_NEAR(unfused.device_s - dropout.device_s, scores * 9 / 1e12, 1e-9);
+  EXPECT_EQ(unfused.num_kernels, 6);
+  // Never as fast as a kernel that keeps the scores to itself.
+  EXPECT_GT(fused_softmax.device_s,
+            OpSeconds(Attention(OpKind::kAttentionForward, 1024, base::AttentionStats::kLogSumExp),
+                      Device()));
+}
+
+TEST(KernelTimeTest, WhatIsNotFusedMovesMoreBytesInMoreKernels) {
+  spec::RuntimeSpec apart;
+  apart.fused_norm = apart.fused_activation = apart.fused_residual = false;
+  apart.fused_rope = apart.fused_cross_entropy = apart.product_epilogues = false;
+  apart.attention_copies = apart.hidden_dropout = true;
+  for (const OpRecord& record :
+       {OpRecord{OpKind::kLayerNormForward, {1000, 1000}},
+        OpRecord{OpKind::kRmsNormBackward, {1000, 1000, 1}},
+        OpRecord{OpKind::kResidualAdd, {1000, 1000, 1}},
+        OpRecord{OpKind::kSwiGluForward, {1000, 1000}},
+        OpRecord{OpKind::kSwiGluBackward, {1000, 1000}}, OpRecord{OpKind::kRope, {1000, 10, 100}},
+        OpRecord{OpKind::kCrossEntropySumExp, {1000, 1000}},
+        OpRecord{OpKind::kCrossEntropyGrad, {1000, 1000}},
+        OpRecord{OpKind::kMatMul, {1000, 1000, 1000, 1, 0, 2}},
+        OpRecord{OpKind::kAttentionForward, {1, 1000, 10, 10, 100, 0}}}) {
+    const KernelTime fused = OpTime(record, Device());
+    const KernelTime unfused = OpTime(record, Device(apart));
+    EXPECT_GT(unfused.device_s, fused.device_s) << base::ToString(record);
+    EXPECT_GT(unfused.num_kernels, fused.num_kernels) << base::ToString(record);
+  }
+}
+
+TEST(KernelTimeTest, MoreBytesAreNeverFaster) {
+  double previous_s = 0;
+  for (const int64_t rows : {1, 10, 1000, 100000}) {
+    const double seconds = OpSeconds({OpKind::kLayerNormForward, {rows, 1024}}, Device());
+    EXPECT_GT(seconds, previous_s);
+    previous_s = seconds;
+  }
+}
+
+// A pass of small operations takes as long as the host launches them; one of large operations does
+// not wait.
+TEST(KernelTimeTest, ThePassOfASmallModelIsBoundByTheHost) {
+  Job job = RoundJob(1);
+  job.cluster = KernelCluster();
+  job.cluster.device.kernels->host_s_per_kernel = 1e-3;
+  spec::ParallelSpec parallel;
+  const spec::VirtualStage layer{.num_layers = 1};
+  spec::PerForm<int> one{};
+  one[0] = 1;
+  const BlockCost slow_host = StageCost(JobCosts(job).MicrobatchOf(parallel).blocks, one, layer);
+  // Norm, product, attention, product, residual, norm, product, product, residual.
+  EXPECT_NEAR(slow_host.Forward(), 9e-3, 1e-9);
+  job.runtime.host_time_factor = 0;  // captured graphs
+  const BlockCost no_host = StageCost(JobCosts(job).MicrobatchOf(parallel).blocks, one, layer);
+  EXPECT_LT(no_host.Forward(), 1e-3);
+  job.runtime.host_time_factor = 1e-4;
+  const BlockCost fast_host = StageCost(JobCosts(job).MicrobatchOf(parallel).blocks, one, layer);
+  EXPECT_DOUBLE_EQ(fast_host.Forward(), no_host.Forward());
+  EXPECT_DOUBLE_EQ(fast_host.Backward(), no_host.Backward());
+}
+
+}  // namespace
+}  // namespace tessera::cost_model
