@@ -80,16 +80,21 @@ std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
   return table.ToString(2) + BestPracticeText(*best_practice);
 }
 
-std::string RepairsText(const std::vector<Repair>& repairs) {
+std::string RepairsText(const std::vector<Repair>& repairs, double given_step_time_s) {
   if (repairs.empty()) return "No single change that was tried makes it fit.\n";
   std::string text = "What would make it fit:\n";
   for (const Repair& repair : repairs) {
     const spec::StepReport& report = repair.layout.report;
-    text += WrapText(
-        Concat(repair.change, ": ", LayoutText(repair.layout.parallel), " takes ",
-               FormatSeconds(report.step_time_s), " a step (", FormatPercent(report.mfu),
-               " MFU) and ", FormatBytes(static_cast<double>(report.peak_bytes)), " a device."),
-        "  - ");
+    const double change = report.step_time_s / given_step_time_s - 1;
+    const std::string against = given_step_time_s > 0
+                                    ? Concat(", ", change >= 0 ? "+" : "", FormatPercent(change),
+                                             " against the layout given")
+                                    : "";
+    text += WrapText(Concat(repair.change, ": ", LayoutText(repair.layout.parallel), " takes ",
+                            FormatSeconds(report.step_time_s), " a step (",
+                            FormatPercent(report.mfu), " MFU", against, ") and ",
+                            FormatBytes(static_cast<double>(report.peak_bytes)), " a device."),
+                     "  - ");
   }
   return text;
 }

@@ -25,7 +25,8 @@ std::string BestPracticeText(const BestPractice& practice);
 std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
                         const std::optional<BestPractice>& best_practice);
 
-// What to change, and what it would bring.
-std::string RepairsText(const std::vector<Repair>& repairs);
+// What to change, and what it would bring; beside the step time of the layout given, where it has a
+// price (0: it has none).
+std::string RepairsText(const std::vector<Repair>& repairs, double given_step_time_s = 0);
 
 }  // namespace tessera::planner

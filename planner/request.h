@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cost_model/job_costs.h"
 
@@ -43,9 +44,19 @@ struct ErrorBand {
   std::string source;
 };
 
+// What else the program that a plan is for can run, beside what its runtime says.
+struct TargetLimits {
+  std::vector<int> zero_stages;            // the only ones; empty: all up to the runtime's
+  std::vector<std::string> context_kinds;  // the only ones; empty: all
+  bool overlap_param_gather = false;
+  bool overlap_tp_comm = false;
+  bool overlap_pp_comm = false;
+};
+
 struct Request {
   // The job's runtime is the program to plan for: nothing that it cannot run is recommended.
   cost_model::Job job;
+  TargetLimits target;
   PinnedAxes pins;
   // What is not searched: attention, rank order, buckets, and, unless empty, the layers of stages.
   spec::ParallelSpec fixed;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "cost_model/memory.h"
 #include "planner/family_search.h"
@@ -66,53 +67,59 @@ class Searcher {
   }
 
  private:
-  // Counts a mesh out, or lists its families with their bounds.
+  // Counts a mesh out, or lists its families.
   void ListFamilies(size_t mesh) {
     const MeshChoices choices = ChoicesOf(request_, meshes_[mesh]);
     spec::ParallelSpec layout = meshes_[mesh];
     layout.zero_stage = choices.finishes.front().zero_stage;
-    std::optional<spec::Violation> of_mesh = FirstViolation(choices, layout);
-    std::map<int, int64_t> partitions;  // by chunks
-    int64_t num_partitions = 0;
+    const auto num_finishes = static_cast<int64_t>(choices.finishes.size());
+    std::map<int, int64_t> num_partitions;  // by chunks
+    int64_t num_of_chunkings = 0;
     for (const Chunking& chunking : choices.chunkings) {
       const int num_stages = std::max(1, layout.pipeline_parallel_size) * chunking.num_chunks;
-      partitions[chunking.num_chunks] =
-          static_cast<int64_t>(families_.Partitions(num_stages).size());
-      num_partitions += partitions[chunking.num_chunks];
+      const auto num = static_cast<int64_t>(families_.Partitions(num_stages).size());
+      num_partitions[chunking.num_chunks] = num;
+      num_of_chunkings += num;
     }
-    if (of_mesh && !DependsOnChoices(of_mesh->constraint)) {
-      const int64_t num_layouts = num_partitions * NumWithinChunking(choices);
-      counts_.Reject(*of_mesh, num_layouts);
+    const std::optional<spec::Violation> violation = FirstViolation(choices, layout);
+    if (violation && !DependsOnChoices(violation->constraint)) {
+      const int64_t num_layouts = num_of_chunkings * NumWithinChunking(choices);
+      counts_.Reject(*violation, num_layouts);
       order_ += num_layouts;
       return;
     }
-    FamilyChoice previous;
-    std::optional<spec::Violation> violation;
-    bool is_first = true;
+    last_choice_.reset();
     ForEachFamily(choices, [&](const FamilyChoice& choice) {
-      Family family{.choice = choice, .mesh = mesh, .order = order_};
-      family.num_layouts =
-          static_cast<int64_t>(choices.finishes.size()) * partitions[choice.chunking.num_chunks];
-      order_ += family.num_layouts;
-      Apply(choice, request_, layout);
-      // Rules do not look at what is recomputed.
-      if (is_first || !DiffersInRecomputeAlone(choice, previous)) {
-        violation = FindRuleViolation(request_, layout);
-      }
-      is_first = false;
-      previous = choice;
-      if (violation && violation->constraint != "target uneven stages" &&
-          violation->constraint != "target zero stage") {
-        counts_.Reject(*violation, family.num_layouts);
-        return;
-      }
-      const bool may_keep_all = choice.recompute == RecomputeChoice::kSome;
-      SetRecompute(request_, may_keep_all ? RecomputeChoice::kNone : choice.recompute, 0, layout);
-      family.bound_s = StepTimeBound(costs_, layout);
-      layout.recomputed_layers_per_virtual_stage.clear();
-      layout.recompute = spec::Recompute::kNone;
-      open_.push_back(family);
+      ListFamily({.choice = choice,
+                  .mesh = mesh,
+                  .order = order_,
+                  .num_layouts = num_finishes * num_partitions[choice.chunking.num_chunks]},
+                 layout);
     });
+  }
+
+  // Counts a family out, or gives it its bound. `layout` has the mesh.
+  void ListFamily(Family family, spec::ParallelSpec& layout) {
+    const FamilyChoice& choice = family.choice;
+    order_ += family.num_layouts;
+    Apply(choice, request_, layout);
+    // Rules do not look at what is recomputed.
+    if (!last_choice_ || !DiffersInRecomputeAlone(choice, *last_choice_)) {
+      violation_ = FindRuleViolation(request_, layout);
+    }
+    last_choice_ = choice;
+    // Other partitions or ends of the step may do.
+    const bool is_of_some = violation_ && (violation_->constraint == "target uneven stages" ||
+                                           violation_->constraint == "target zero stage");
+    if (violation_ && !is_of_some) {
+      counts_.Reject(*violation_, family.num_layouts);
+      return;
+    }
+    const bool may_keep_all = choice.recompute == RecomputeChoice::kSome;
+    SetRecompute(request_, may_keep_all ? RecomputeChoice::kNone : choice.recompute, 0, layout);
+    family.bound_s = StepTimeBound(costs_, layout);
+    SetRecompute(request_, RecomputeChoice::kNone, 0, layout);
+    open_.push_back(family);
   }
 
   std::optional<spec::Violation> FirstViolation(const MeshChoices& choices,
@@ -138,6 +145,8 @@ class Searcher {
   FamilySearch families_;
   std::vector<spec::ParallelSpec> meshes_;
   std::vector<Family> open_;
+  std::optional<FamilyChoice> last_choice_;
+  std::optional<spec::Violation> violation_;  // of it
   int64_t order_ = 0;
 };
 
@@ -152,7 +161,7 @@ std::optional<spec::Violation> FindRuleViolation(const Request& request,
     violations = spec::FindViolations(job.model, job.training, parallel, job.num_devices);
   }
   if (!violations.empty()) return std::move(violations.front());
-  return FindTargetViolation(job.runtime, job.model, parallel);
+  return FindTargetViolation(request, parallel);
 }
 
 cost_model::StepPrice PriceLayout(const Request& request, const spec::ParallelSpec& parallel,

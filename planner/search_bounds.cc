@@ -13,8 +13,10 @@ double WholeModelSeconds(cost_model::JobCosts& costs, const spec::ParallelSpec& 
   const spec::ModelSpec& model = costs.job().model;
   const spec::VirtualStage all{
       .num_layers = model.num_layers, .has_embedding = true, .has_head = true};
-  const cost_model::BlockCost cost =
-      cost_model::StageCost(costs.MicrobatchOf(layout).blocks, spec::CountForms(model, all), all);
+  const bool recomputes_all = layout.recomputed_layers_per_virtual_stage.empty();
+  const spec::Recompute recompute = recomputes_all ? layout.recompute : spec::Recompute::kNone;
+  const cost_model::BlockCost cost = cost_model::StageCost(
+      costs.MicrobatchOf(layout, recompute).blocks, spec::CountForms(model, all), all);
   return cost.Forward() + cost.Backward();
 }
 

@@ -170,7 +170,7 @@ std::vector<Finish> FinishesOf(const Request& request, const spec::ParallelSpec&
   const bool shards = mesh.data_parallel_size * mesh.context_parallel_size > 1;
   const auto zero_stages = PinnedOr<int>(
       request.pins.zero_stage, shards ? std::vector<int>{1, 0, 2, 3} : std::vector<int>{1});
-  const bool may_overlap = shards && request.job.runtime.overlap_param_gather;
+  const bool may_overlap = shards && request.target.overlap_param_gather;
   std::vector<Finish> finishes;
   for (const int stage : zero_stages) {
     finishes.push_back({stage, request.fixed.overlap_param_gather});
@@ -198,7 +198,7 @@ MeshChoices ChoicesOf(const Request& request, const spec::ParallelSpec& mesh) {
       PinnedOr<bool>(request.pins.sequence_parallel,
                      has_tensor_ranks ? std::vector<bool>{false, true} : std::vector<bool>{false});
   choices.overlap_tp_comms = {request.fixed.overlap_tp_comm};
-  if (has_tensor_ranks && request.job.runtime.overlap_tp_comm && !request.fixed.overlap_tp_comm) {
+  if (has_tensor_ranks && request.target.overlap_tp_comm && !request.fixed.overlap_tp_comm) {
     choices.overlap_tp_comms.push_back(true);
   }
   choices.recomputes = Recomputes(request);
@@ -254,7 +254,7 @@ void Apply(const FamilyChoice& family, const Request& request, spec::ParallelSpe
   layout.schedule = family.chunking.schedule;
   layout.virtual_pipeline_size = family.chunking.num_chunks;
   layout.overlap_pp_comm = request.fixed.overlap_pp_comm ||
-                           (family.chunking.num_chunks > 1 && request.job.runtime.overlap_pp_comm);
+                           (family.chunking.num_chunks > 1 && request.target.overlap_pp_comm);
   layout.context_kind = family.context_kind;
   layout.sequence_parallel = family.sequence_parallel;
   layout.overlap_tp_comm = family.overlap_tp_comm;

@@ -14,10 +14,10 @@ bool Holds(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool RunsZeroStage(const spec::RuntimeSpec& runtime, int stage) {
-  if (runtime.zero_stages.empty()) return stage <= runtime.max_zero_stage;
-  return std::find(runtime.zero_stages.begin(), runtime.zero_stages.end(), stage) !=
-         runtime.zero_stages.end();
+bool RunsZeroStage(const Request& request, int stage) {
+  const std::vector<int>& stages = request.target.zero_stages;
+  if (stages.empty()) return stage <= request.job.runtime.max_zero_stage;
+  return std::find(stages.begin(), stages.end(), stage) != stages.end();
 }
 
 bool AreStagesEven(const spec::ModelSpec& model, const spec::ParallelSpec& parallel) {
@@ -51,14 +51,16 @@ spec::Violation CannotRun(const char* constraint, const spec::RuntimeSpec& runti
           .unit = ""};
 }
 
-std::optional<spec::Violation> FindAxisViolation(const spec::RuntimeSpec& runtime,
+std::optional<spec::Violation> FindAxisViolation(const Request& request,
                                                  const spec::ParallelSpec& parallel) {
+  const spec::RuntimeSpec& runtime = request.job.runtime;
   if (parallel.context_parallel_size > 1) {
     if (!runtime.context_parallel) {
       return CannotRun("target context parallelism", runtime, "context parallelism");
     }
     const std::string_view kind = spec::ToString(parallel.context_kind);
-    if (!runtime.context_kinds.empty() && !Holds(runtime.context_kinds, kind)) {
+    const std::vector<std::string>& kinds = request.target.context_kinds;
+    if (!kinds.empty() && !Holds(kinds, kind)) {
       return CannotRun("target context kind", runtime,
                        Concat("context parallelism of kind ", kind));
     }
@@ -71,19 +73,19 @@ std::optional<spec::Violation> FindAxisViolation(const spec::RuntimeSpec& runtim
 
 }  // namespace
 
-std::optional<spec::Violation> FindTargetViolation(const spec::RuntimeSpec& runtime,
-                                                   const spec::ModelSpec& model,
+std::optional<spec::Violation> FindTargetViolation(const Request& request,
                                                    const spec::ParallelSpec& parallel) {
-  if (auto violation = FindAxisViolation(runtime, parallel)) return violation;
+  const spec::RuntimeSpec& runtime = request.job.runtime;
+  if (auto violation = FindAxisViolation(request, parallel)) return violation;
   const std::string_view schedule = spec::ToString(parallel.schedule);
   if (parallel.pipeline_parallel_size > 1 && !Holds(runtime.schedules, schedule)) {
     return CannotRun("target schedule", runtime, Concat("the ", schedule, " schedule"));
   }
   const bool shards = parallel.data_parallel_size * parallel.context_parallel_size > 1;
-  if (shards && !RunsZeroStage(runtime, parallel.zero_stage)) {
+  if (shards && !RunsZeroStage(request, parallel.zero_stage)) {
     return CannotRun("target zero stage", runtime, Concat("ZeRO stage ", parallel.zero_stage));
   }
-  if (!runtime.uneven_stages && !AreStagesEven(model, parallel)) {
+  if (!runtime.uneven_stages && !AreStagesEven(request.job.model, parallel)) {
     return CannotRun("target uneven stages", runtime, "pipeline stages of unequal depth");
   }
   if (!runtime.per_stage_recompute && !IsRecomputeAlike(parallel)) {
@@ -93,9 +95,9 @@ std::optional<spec::Violation> FindTargetViolation(const spec::RuntimeSpec& runt
   if (parallel.offload_optimizer && !runtime.optimizer_offload) {
     return CannotRun("target optimizer offload", runtime, "an optimizer on the host");
   }
-  if ((parallel.overlap_tp_comm && !runtime.overlap_tp_comm) ||
-      (parallel.overlap_pp_comm && !runtime.overlap_pp_comm) ||
-      (parallel.overlap_param_gather && !runtime.overlap_param_gather)) {
+  if ((parallel.overlap_tp_comm && !request.target.overlap_tp_comm) ||
+      (parallel.overlap_pp_comm && !request.target.overlap_pp_comm) ||
+      (parallel.overlap_param_gather && !request.target.overlap_param_gather)) {
     return CannotRun("target overlap", runtime, "that communication beside computation");
   }
   return std::nullopt;

@@ -65,16 +65,11 @@ struct RuntimeSpec {
   // What it can run, for searches.
   std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
   int max_zero_stage = 1;
-  std::vector<int> zero_stages;            // the only ones; empty: all up to max_zero_stage
-  std::vector<std::string> context_kinds;  // of context_parallel; empty: all
   bool context_parallel = false;
   bool expert_parallel = false;
   bool uneven_stages = true;
   bool per_stage_recompute = false;  // recomputed_layers_per_virtual_stage may differ
   bool optimizer_offload = false;
-  bool overlap_param_gather = false;
-  bool overlap_tp_comm = false;
-  bool overlap_pp_comm = false;
   bool operator==(const RuntimeSpec&) const = default;
 };
 

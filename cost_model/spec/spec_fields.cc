@@ -341,11 +341,6 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("uneven_stages", runtime.uneven_stages, kOptional);
   fields.Flag("per_stage_recompute", runtime.per_stage_recompute, kOptional);
   fields.Flag("optimizer_offload", runtime.optimizer_offload, kOptional);
-  fields.Integers("zero_stages", runtime.zero_stages, kOptional);
-  fields.Texts("context_kinds", runtime.context_kinds, kOptional);
-  fields.Flag("overlap_param_gather", runtime.overlap_param_gather, kOptional);
-  fields.Flag("overlap_tp_comm", runtime.overlap_tp_comm, kOptional);
-  fields.Flag("overlap_pp_comm", runtime.overlap_pp_comm, kOptional);
 }
 
 void VisitStepReport(FieldVisitor& fields, StepReport& report) {

@@ -45,7 +45,7 @@ void PrintText(const Request& request, const RankedLayout& layout,
   for (const spec::Violation& violation : violations) {
     std::cout << WrapText(base::Concat(violation.constraint, ": ", violation.message, "."), "  - ");
   }
-  std::cout << RepairsText(repairs);
+  std::cout << RepairsText(repairs, layout.report.step_time_s);
 }
 
 std::string WhyInfeasible(const std::vector<spec::Violation>& violations) {

@@ -34,7 +34,7 @@ void AddModelAndMachine(CLI::App& command, JobOptions& options) {
   AddOptional(
       command, "--target", options.target,
       "Program to plan for: tessera|megatron|torchtitan|deepspeed, or a runtime's preset or "
-      "file (default: tessera on local-cpu, else megatron)");
+      "file (default: what --emit is for; else tessera on local-cpu, megatron elsewhere)");
   command.add_option("--hyperparameters", options.hyperparameters,
                      "Training keys (learning rate, steps, ...): preset name or JSON file");
 }

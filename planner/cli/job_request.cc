@@ -9,6 +9,7 @@
 #include "cost_model/spec/spec_json.h"
 #include "planner/cli/job_options.h"
 #include "planner/error_band_json.h"
+#include "planner/target.h"
 #include "planner/text_format.h"
 
 namespace tessera::planner {
@@ -148,13 +149,6 @@ void FillTraining(const JobOptions& options, const FileKeys& file, cost_model::J
   }
 }
 
-// The program that runs the plan: our own where it can, on a pool of this machine's cores.
-spec::RuntimeSpec TargetOf(const JobOptions& options, const spec::ClusterSpec& cluster) {
-  const std::string name =
-      options.target.value_or(cluster.shared_compute_units > 0 ? "tessera" : "megatron");
-  return spec::LoadRuntime(name == "megatron" ? "megatron-core" : name);
-}
-
 }  // namespace
 
 Request MakeRequest(const JobOptions& options, std::vector<std::string>& notes) {
@@ -177,7 +171,9 @@ Request MakeRequest(const JobOptions& options, std::vector<std::string>& notes) 
   }
   job.convention = options.flops_convention == "causal" ? spec::FlopsConvention::kCausal
                                                         : spec::FlopsConvention::kFull;
-  job.runtime = TargetOf(options, job.cluster);
+  // Our own engine where it can run the plan: on a pool of this machine's cores.
+  const bool is_pool = job.cluster.shared_compute_units > 0;
+  LoadTarget(options.target.value_or(is_pool ? "tessera" : "megatron"), request);
   request.error_band = LoadErrorBand();
   FillTraining(options, file, job, notes);
   FillPins(options, file, request.pins);

@@ -165,9 +165,17 @@ std::string WhyNothingFits(const SearchResult& search) {
                       reason.example.message);
 }
 
+// The program that reads what is emitted: NeMo and the batch script run Megatron-LM.
+std::optional<std::string> TargetOfEmission(const std::string& emit_target) {
+  if (emit_target.empty()) return std::nullopt;
+  return emit_target == "torchtitan" || emit_target == "deepspeed" ? emit_target : "megatron";
+}
+
 void RunPlan(const PlanOptions& options) {
   std::vector<std::string> notes;
-  Request request = MakeRequest(options.job, notes);
+  JobOptions job = options.job;
+  if (!job.target) job.target = TargetOfEmission(options.output.emit_target);
+  Request request = MakeRequest(job, notes);
   request.num_rows = options.num_rows;
   request.objective = *ObjectiveFromString(options.objective);
   request.slack_share = options.slack_percent / 100;

@@ -6,6 +6,7 @@
 #include "planner/explanation.h"
 #include "planner/search_space.h"
 #include "planner/sensitivity.h"
+#include "planner/target.h"
 
 namespace tessera::planner {
 namespace {
@@ -25,7 +26,7 @@ Request MakeRequest(const Question& question) {
   request.job.num_devices = question.num_devices;
   request.job.training.global_batch_size = question.global_batch_size;
   request.job.training.sequence_length = question.sequence_length;
-  request.job.runtime = spec::LoadRuntime("megatron-core");
+  LoadTarget("megatron", request);
   return request;
 }
 

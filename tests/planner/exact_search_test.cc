@@ -189,7 +189,7 @@ TEST(TargetTest, NothingIsRecommendedThatTheTargetCannotRun) {
   Request request = MakeTestRequest("gpt3-1.3b", "dgx-a100-40gb", 8, 32);
   request.job.runtime.name = "plain";
   request.job.runtime.schedules = {"1f1b"};
-  request.job.runtime.zero_stages = {0};
+  request.target.zero_stages = {0};
   request.job.runtime.uneven_stages = false;
   cost_model::JobCosts costs(request.job);
   const SearchResult result = Search(request, costs);
@@ -208,6 +208,18 @@ TEST(TargetTest, NothingIsRecommendedThatTheTargetCannotRun) {
   EXPECT_TRUE(names_schedule);
 }
 
+TEST(TargetTest, PresetsNameTheirRuntimeAndLimits) {
+  Request request = MakeTestRequest("gpt3-1.3b", "dgx-a100-40gb", 8, 32);
+  for (const char* name : {"tessera", "megatron", "torchtitan", "deepspeed"}) {
+    LoadTarget(name, request);
+    EXPECT_FALSE(request.job.runtime.schedules.empty()) << name;
+  }
+  EXPECT_EQ(request.job.runtime.name, "deepspeed");
+  EXPECT_EQ(request.target.context_kinds, std::vector<std::string>{"all-to-all"});
+  LoadTarget("torchtitan", request);
+  EXPECT_EQ(request.target.zero_stages, (std::vector<int>{0, 2, 3}));
+}
+
 TEST(TargetTest, EachLimitHasItsCode) {
   const spec::ModelSpec model = spec::LoadModel("gpt3-1.3b");  // 24 layers
   const spec::RuntimeSpec runtime{
@@ -216,7 +228,7 @@ TEST(TargetTest, EachLimitHasItsCode) {
     spec::ParallelSpec layout;
     layout.zero_stage = 0;
     change(layout);
-    const auto violation = FindTargetViolation(runtime, model, layout);
+    const auto violation = FindTargetViolation(request, layout);
     return violation ? violation->constraint : "none";
   };
   using P = spec::ParallelSpec;
