@@ -23,7 +23,7 @@ Request SmallRequest(std::mt19937& random) {
                                     4 << random() % 2, 8 << random() % 2);
   request.job.training.precision = spec::Precision::kFp16;
   request.job.training.sequence_length = 1024;
-  request.job.model.num_layers = 5 + static_cast<int>(random() % 8);
+  request.job.model.num_layers = 4 + static_cast<int>(random() % 5);
   request.job.runtime.schedules.emplace_back("zb-h1");
   request.job.runtime.per_stage_recompute = random() % 2 == 0;
   // Sometimes a tight fit.
@@ -45,7 +45,8 @@ double BestByPricingAll(const Request& request, cost_model::JobCosts& costs) {
     price(layout);
     if (layout.recompute != spec::Recompute::kFull) return;
     spec::ParallelSpec some = layout;
-    for (int n = 1; n < request.job.model.num_layers; ++n) {
+    const int num_stages = layout.pipeline_parallel_size * layout.virtual_pipeline_size;
+    for (int n = 1; n < request.job.model.num_layers / num_stages + 3; ++n) {
       SetRecompute(request, RecomputeChoice::kSome, n, some);
       price(some);
     }
@@ -55,7 +56,7 @@ double BestByPricingAll(const Request& request, cost_model::JobCosts& costs) {
 
 TEST(ExactSearchTest, NothingIsFasterThanItsFirstRow) {
   std::mt19937 random(23);
-  for (int trial = 0; trial < 12; ++trial) {
+  for (int trial = 0; trial < 6; ++trial) {
     const Request request = SmallRequest(random);
     cost_model::JobCosts costs(request.job);
     const double best_s = BestByPricingAll(request, costs);
@@ -84,7 +85,7 @@ TEST(ExactSearchTest, APoolWithTooFewCoresIsNoException) {
 
 TEST(SearchBoundsTest, NeverExceedTheExactPrice) {
   std::mt19937 random(29);
-  for (int trial = 0; trial < 10; ++trial) {
+  for (int trial = 0; trial < 6; ++trial) {
     const Request request = SmallRequest(random);
     cost_model::JobCosts costs(request.job);
     ForEachLayout(request, [&](const spec::ParallelSpec& layout) {
@@ -221,9 +222,12 @@ TEST(TargetTest, PresetsNameTheirRuntimeAndLimits) {
 }
 
 TEST(TargetTest, EachLimitHasItsCode) {
-  const spec::ModelSpec model = spec::LoadModel("gpt3-1.3b");  // 24 layers
-  const spec::RuntimeSpec runtime{
-      .name = "plain", .schedules = {"1f1b"}, .max_zero_stage = 0, .uneven_stages = false};
+  Request request = MakeTestRequest("gpt3-1.3b", "dgx-a100-40gb", 8, 32);  // 24 layers
+  spec::RuntimeSpec& runtime = request.job.runtime;
+  runtime.name = "plain";
+  runtime.schedules = {"1f1b"};
+  runtime.max_zero_stage = 0;
+  runtime.uneven_stages = false;
   const auto code = [&](auto change) {
     spec::ParallelSpec layout;
     layout.zero_stage = 0;
