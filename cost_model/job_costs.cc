@@ -4,6 +4,8 @@
 
 #include "cost_model/memory.h"
 #include "cost_model/spec/flat_layout.h"
+#include "cost_model/spec/kept_tensors.h"
+#include "cost_model/stage_memory.h"
 
 namespace tessera::cost_model {
 namespace {
@@ -21,6 +23,7 @@ LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute reco
   key.AddChoice(static_cast<uint64_t>(parallel.attention));
   key.AddChoice(static_cast<uint64_t>(parallel.context_kind));
   key.AddChoice(parallel.schedule == spec::ScheduleKind::kInterleaved);
+  key.AddChoice(parallel.pipeline_parallel_size > 1);
   key.AddChoice(parallel.overlap_tp_comm);
   // In the usual rank order no axis that is missing here lies inside the groups of a layer.
   const static spec::ParallelSpec kUsual;
@@ -46,17 +49,26 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device, cons
   for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
     const spec::LayerForm form = spec::FormAt(i);
     if (!spec::FirstLayerOf(job.model, form)) continue;
-    cost.layer_saved_bytes[i] = spec::SumBytes(
-        spec::LayerSavedTensors(job.model, job.training, parallel, form, cost.shape));
-    cost.layer_recomputed_bytes[i] = spec::SumBytes(
-        spec::LayerRecomputedTensors(job.model, job.training, parallel, form, cost.shape));
+    const spec::LayerTensors layer =
+        spec::LayerTensorsOf(job.model, job.training, parallel, form, cost.shape, job.runtime);
+    cost.layer_saved_bytes[i] = spec::SumBytes(layer.kept);
+    cost.layer_running_bytes[i] =
+        spec::SumBytes(layer.restored) +
+        spec::LayerWorkingBytes(job.model, job.training, parallel, form, cost.shape, job.runtime);
     cost.layer_weight_operand_bytes[i] =
         spec::LayerWeightOperandBytes(job.model, job.training, parallel, form, cost.shape);
   }
   cost.embedding_saved_bytes = spec::SumBytes(spec::EmbeddingSavedTensors(cost.shape));
-  cost.head_saved_bytes =
-      spec::SumBytes(spec::HeadSavedTensors(job.model, job.training, parallel, cost.shape));
+  cost.head_saved_bytes = spec::SumBytes(
+      spec::HeadKeptTensors(job.model, job.training, parallel, cost.shape, job.runtime));
+  cost.head_peak_bytes =
+      spec::HeadPeakBytes(job.model, job.training, parallel, cost.shape, job.runtime);
   cost.workspace_bytes = WorkspaceBytes(job.model, job.training, parallel, cost.shape);
+  if (job.runtime.weight_gradient_placeholders) {
+    // Those of the whole model: stages that lack a form are few, and small.
+    cost.placeholder_bytes = PlaceholderBytes(job.model, job.training, parallel,
+                                              {.index = 1, .num_layers = job.model.num_layers});
+  }
   cost.transfer_bytes =
       static_cast<double>(spec::PipelineTransferElements(cost.shape) * device.element_bytes);
   return cost;

@@ -25,11 +25,13 @@ struct MicrobatchCost {
   spec::LocalShape shape;
   BlockCosts blocks;
   spec::PerForm<int64_t> layer_saved_bytes = {};
-  spec::PerForm<int64_t> layer_recomputed_bytes = {};
+  spec::PerForm<int64_t> layer_running_bytes = {};         // recomputed tensors and the working set
   spec::PerForm<int64_t> layer_weight_operand_bytes = {};  // between the parts of a backward pass
   int64_t embedding_saved_bytes = 0;
   int64_t head_saved_bytes = 0;
+  int64_t head_peak_bytes = 0;
   int64_t workspace_bytes = 0;
+  int64_t placeholder_bytes = 0;
   double transfer_bytes = 0;  // of one pipeline transfer
 };
 

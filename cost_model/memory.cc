@@ -5,8 +5,10 @@
 #include <sstream>
 
 #include "cost_model/base/check.h"
-#include "cost_model/spec/flat_layout.h"
+#include "cost_model/memory_terms.h"
+#include "cost_model/spec/kept_tensors.h"
 #include "cost_model/spec/pipeline_schedule.h"
+#include "cost_model/stage_memory.h"
 
 namespace tessera::cost_model {
 namespace {
@@ -27,6 +29,24 @@ spec::PipelineSchedule ScheduleUpToPeak(const spec::ParallelSpec& parallel,
   constexpr int64_t kRounds = 4;
   const int64_t num_played = std::min(num_microbatches, kRounds * parallel.pipeline_parallel_size);
   return spec::MakeSchedule(parallel, static_cast<int>(num_played));
+}
+
+// The parameters of one pipeline stage; its activations and workspace are still to be filled in.
+StageParts PartsOfParameters(const std::vector<spec::VirtualStage>& own,
+                             const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                             const spec::ParallelSpec& parallel) {
+  StageParts parts;
+  parts.state = spec::StateBytesOf(own, model, training, parallel);
+  for (const spec::VirtualStage& chunk : own) {
+    spec::VirtualStage ends = chunk;
+    ends.num_layers = 0;
+    for (const spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, ends)) {
+      parts.end_elements += spec::SliceOf(parameter, parallel.tensor_parallel_size, 0).num_elements;
+    }
+    parts.placeholder_bytes =
+        std::max(parts.placeholder_bytes, PlaceholderBytes(model, training, parallel, chunk));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -72,29 +92,28 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                         const spec::ClusterSpec& cluster,
                                         const spec::TrainingSpec& training,
                                         const spec::ParallelSpec& parallel,
-                                        const std::vector<spec::VirtualStage>& stages) {
+                                        const std::vector<spec::VirtualStage>& stages,
+                                        const spec::RuntimeSpec& runtime) {
   const int64_t num_microbatches = spec::NumMicrobatches(training, parallel);
   const spec::PipelineSchedule schedule = ScheduleUpToPeak(parallel, num_microbatches);
   const bool holds_all = parallel.schedule == spec::ScheduleKind::kGPipe;
   const int64_t num_more = holds_all ? num_microbatches - schedule.num_microbatches : 0;
   const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
-  const int64_t buffers_bytes =
-      WorkspaceBytes(model, training, parallel, shape) + cluster.device.reserved_memory_bytes;
   std::vector<spec::StageMemory> memory;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
     const std::vector<spec::VirtualStage> own = spec::StagesOf(stages, stage);
-    const spec::StateBytes state = spec::StateBytesOf(own, model, training, parallel);
     std::vector<spec::StageActivationBytes> by_chunk;
     for (const spec::VirtualStage& chunk : own) {
-      by_chunk.push_back(spec::ActivationBytesOf(model, training, parallel, chunk));
+      by_chunk.push_back(spec::KeptBytesOf(model, training, parallel, chunk, runtime));
     }
-    const int64_t peak_bytes = spec::PeakActivationBytes(schedule.actions_by_stage[stage],
-                                                         parallel.pipeline_parallel_size, by_chunk);
-    memory.push_back({.weights_bytes = state.weights_bytes,
-                      .gradients_bytes = state.gradients_bytes,
-                      .optimizer_bytes = state.optimizer_bytes,
-                      .activations_bytes = peak_bytes + num_more * by_chunk[0].saved_bytes,
-                      .buffers_bytes = buffers_bytes + state.gathered_bytes});
+    StageParts parts = PartsOfParameters(own, model, training, parallel);
+    parts.activations_bytes = spec::PeakActivationBytes(schedule.actions_by_stage[stage],
+                                                        parallel.pipeline_parallel_size, by_chunk) +
+                              num_more * by_chunk[0].saved_bytes;
+    parts.workspace_bytes = WorkspaceBytes(model, training, parallel, shape);
+    memory.push_back(AssembleStage(cluster, training, parallel, runtime, parts));
+    memory.back().terms =
+        MemoryTermsOf(cluster, training, parallel, runtime, parts, by_chunk, memory.back());
   }
   return memory;
 }
@@ -105,10 +124,59 @@ int64_t PeakBytes(const std::vector<spec::StageMemory>& stages) {
   return peak_bytes;
 }
 
+std::string_view ToString(MemoryStatistic statistic) {
+  switch (statistic) {
+    case MemoryStatistic::kAllocated:
+      return "allocated";
+    case MemoryStatistic::kReserved:
+      return "reserved";
+    case MemoryStatistic::kUsed:
+      return "used";
+  }
+  return "?";
+}
+
+std::optional<MemoryStatistic> MemoryStatisticFromString(std::string_view text) {
+  for (const MemoryStatistic statistic :
+       {MemoryStatistic::kAllocated, MemoryStatistic::kReserved, MemoryStatistic::kUsed}) {
+    if (ToString(statistic) == text) return statistic;
+  }
+  return std::nullopt;
+}
+
+int64_t BytesIn(const spec::StageMemory& stage, MemoryStatistic statistic) {
+  switch (statistic) {
+    case MemoryStatistic::kAllocated:
+      return stage.Allocated();
+    case MemoryStatistic::kReserved:
+      return stage.Reserved();
+    case MemoryStatistic::kUsed:
+      return stage.Used();
+  }
+  base::FailCheck(__FILE__, __LINE__, "known statistic", static_cast<int>(statistic));
+}
+
+int64_t PredictedMemoryBytes(const spec::StepReport& report, MemoryStatistic statistic) {
+  int64_t most_bytes = 0;
+  for (const spec::StageMemory& stage : report.stages) {
+    most_bytes = std::max(most_bytes, BytesIn(stage, statistic));
+  }
+  return most_bytes;
+}
+
+double NeededBytes(const spec::StageMemory& stage, const spec::RuntimeSpec& runtime) {
+  const double factor = 1 + runtime.allocator_reserve + runtime.allocator_reserve_margin;
+  return factor * static_cast<double>(stage.Allocated()) + static_cast<double>(stage.context_bytes);
+}
+
 double NeededBytes(const std::vector<spec::StageMemory>& stages, const spec::ClusterSpec& cluster,
-                   const spec::ParallelSpec& parallel) {
+                   const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime) {
   if (cluster.shared_compute_units == 0) {
-    return kAllocatorSlack * static_cast<double>(PeakBytes(stages));
+    double most_bytes = 0;
+    for (const spec::StageMemory& stage : stages) {
+      most_bytes = std::max(most_bytes, NeededBytes(stage, runtime));
+    }
+    return most_bytes;
   }
   const int ranks_per_stage = spec::WorldSize(parallel) / parallel.pipeline_parallel_size;
   double sum_bytes = 0;
@@ -120,16 +188,18 @@ double NeededBytes(const std::vector<spec::StageMemory>& stages, const spec::Clu
 
 std::optional<spec::Violation> FindMemoryViolation(const std::vector<spec::StageMemory>& stages,
                                                    const spec::ClusterSpec& cluster,
-                                                   const spec::ParallelSpec& parallel) {
-  const double needed = NeededBytes(stages, cluster, parallel);
+                                                   const spec::ParallelSpec& parallel,
+                                                   const spec::RuntimeSpec& runtime) {
+  const double needed = NeededBytes(stages, cluster, parallel, runtime);
   const auto available = static_cast<double>(cluster.device.memory_bytes);
   if (needed <= available) return std::nullopt;
   const bool is_pool = cluster.shared_compute_units > 0;
   return spec::Violation{
       .constraint = kDeviceMemory,
       .message = base::Concat(is_pool ? "all ranks together need " : "the fullest stage needs ",
-                              Gibibytes(needed), is_pool ? "" : " with allocator slack", ", but ",
-                              is_pool ? "the machine has " : "a device has ", Gibibytes(available)),
+                              Gibibytes(needed), is_pool ? "" : " with what its allocator reserves",
+                              ", but ", is_pool ? "the machine has " : "a device has ",
+                              Gibibytes(available)),
       .needed = needed,
       .available = available,
       .unit = "bytes"};

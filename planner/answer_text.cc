@@ -10,6 +10,15 @@ namespace {
 
 using base::Concat;
 
+// "full 2-3": how many layers of each virtual stage where not all are.
+std::string RecomputeCell(const spec::ParallelSpec& parallel) {
+  const std::vector<int>& recomputed = parallel.recomputed_layers_per_virtual_stage;
+  const std::string name(spec::ToString(parallel.recompute));
+  if (recomputed.empty()) return name;
+  const auto [fewest, most] = std::minmax_element(recomputed.begin(), recomputed.end());
+  return *fewest == *most ? Concat(name, " ", *most) : Concat(name, " ", *fewest, "-", *most);
+}
+
 std::vector<std::string> RankingRow(const std::string& mark, const RankedLayout& layout) {
   const spec::ParallelSpec& parallel = layout.parallel;
   const spec::StepReport& report = layout.report;
@@ -18,9 +27,11 @@ std::vector<std::string> RankingRow(const std::string& mark, const RankedLayout&
           std::to_string(parallel.pipeline_parallel_size),
           std::to_string(parallel.virtual_pipeline_size),
           std::to_string(parallel.data_parallel_size),
+          std::to_string(parallel.context_parallel_size),
+          std::to_string(parallel.expert_parallel_size),
           std::to_string(parallel.micro_batch_size),
           parallel.sequence_parallel ? "yes" : "no",
-          std::string(spec::ToString(parallel.recompute)),
+          RecomputeCell(parallel),
           std::to_string(parallel.zero_stage),
           std::string(spec::ToString(parallel.schedule)),
           FormatSeconds(report.step_time_s),
@@ -41,6 +52,14 @@ std::string RejectionsText(const SearchResult& search) {
   return text;
 }
 
+std::string CountsText(const SearchResult& search) {
+  int64_t num_rejected = 0;
+  for (const Rejection& rejection : search.rejections) num_rejected += rejection.num_layouts;
+  return Concat(FormatPlural(search.num_layouts, "layout"), ": ", FormatCount(search.num_priced),
+                " priced, ", FormatCount(search.num_pruned), " pruned by bounds, ",
+                FormatCount(num_rejected), " ruled out");
+}
+
 std::string BestPracticeText(const BestPractice& practice) {
   std::string text = Concat("the best-practice table, ", practice.rule);
   if (!practice.layout) {
@@ -52,8 +71,8 @@ std::string BestPracticeText(const BestPractice& practice) {
 
 std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
                         const std::optional<BestPractice>& best_practice) {
-  TextTable table({"#", "tp", "pp", "vpp", "dp", "mbs", "sp", "recompute", "zero", "schedule",
-                   "step", "tokens/s", "MFU", "memory"});
+  TextTable table({"#", "tp", "pp", "vpp", "dp", "cp", "ep", "mbs", "sp", "recompute", "zero",
+                   "schedule", "step", "tokens/s", "MFU", "memory"});
   const size_t num_shown = std::min(rows.size(), static_cast<size_t>(num_rows));
   for (size_t i = 0; i < num_shown; ++i) table.AddRow(RankingRow(std::to_string(i + 1), rows[i]));
   if (!best_practice) return table.ToString(2);
@@ -61,16 +80,21 @@ std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
   return table.ToString(2) + BestPracticeText(*best_practice);
 }
 
-std::string RepairsText(const std::vector<Repair>& repairs) {
+std::string RepairsText(const std::vector<Repair>& repairs, double given_step_time_s) {
   if (repairs.empty()) return "No single change that was tried makes it fit.\n";
   std::string text = "What would make it fit:\n";
   for (const Repair& repair : repairs) {
     const spec::StepReport& report = repair.layout.report;
-    text += WrapText(
-        Concat(repair.change, ": ", LayoutText(repair.layout.parallel), " takes ",
-               FormatSeconds(report.step_time_s), " a step (", FormatPercent(report.mfu),
-               " MFU) and ", FormatBytes(static_cast<double>(report.peak_bytes)), " a device."),
-        "  - ");
+    const double change = report.step_time_s / given_step_time_s - 1;
+    const std::string against = given_step_time_s > 0
+                                    ? Concat(", ", change >= 0 ? "+" : "", FormatPercent(change),
+                                             " against the layout given")
+                                    : "";
+    text += WrapText(Concat(repair.change, ": ", LayoutText(repair.layout.parallel), " takes ",
+                            FormatSeconds(report.step_time_s), " a step (",
+                            FormatPercent(report.mfu), " MFU", against, ") and ",
+                            FormatBytes(static_cast<double>(report.peak_bytes)), " a device."),
+                     "  - ");
   }
   return text;
 }

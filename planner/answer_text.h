@@ -11,6 +11,9 @@
 
 namespace tessera::planner {
 
+// "1,024 layouts: 100 priced, 900 pruned by bounds, 24 ruled out".
+std::string CountsText(const SearchResult& search);
+
 // How many layouts each constraint ruled out, with one example.
 std::string RejectionsText(const SearchResult& search);
 
@@ -22,7 +25,8 @@ std::string BestPracticeText(const BestPractice& practice);
 std::string RankingText(const std::vector<RankedLayout>& rows, int num_rows,
                         const std::optional<BestPractice>& best_practice);
 
-// What to change, and what it would bring.
-std::string RepairsText(const std::vector<Repair>& repairs);
+// What to change, and what it would bring; beside the step time of the layout given, where it has a
+// price (0: it has none).
+std::string RepairsText(const std::vector<Repair>& repairs, double given_step_time_s = 0);
 
 }  // namespace tessera::planner

@@ -42,16 +42,18 @@ std::optional<BestPractice> PriceBestPractice(const Request& request, cost_model
   by_table.pins.tensor_parallel_size = practice.tensor_parallel_size;
   by_table.pins.pipeline_parallel_size = practice.pipeline_parallel_size;
   by_table.pins.data_parallel_size.reset();
+  by_table.pins.context_parallel_size = by_table.pins.context_parallel_size.value_or(1);
   by_table.fixed.layers_per_virtual_stage.clear();
   if (practice.pipeline_parallel_size == 1) {
     by_table.pins.virtual_pipeline_size.reset();
     by_table.pins.schedule.reset();
   }
-  SearchResult found = Search(by_table, costs);
+  SearchResult found = SearchBest(by_table, costs);
   if (!found.rows.empty()) {
     practice.layout = std::move(found.rows.front());
     return practice;
   }
+  // Of the axes that the table leaves alone.
   for (const Rejection& rejection : found.rejections) {
     // A layout that only lacks memory came furthest: its reason counts first.
     const bool is_memory = rejection.constraint == cost_model::kDeviceMemory;

@@ -16,7 +16,9 @@ using base::Concat;
 bool IsSameMesh(const spec::ParallelSpec& a, const spec::ParallelSpec& b) {
   return a.tensor_parallel_size == b.tensor_parallel_size &&
          a.pipeline_parallel_size == b.pipeline_parallel_size &&
-         a.data_parallel_size == b.data_parallel_size;
+         a.data_parallel_size == b.data_parallel_size &&
+         a.context_parallel_size == b.context_parallel_size &&
+         a.expert_parallel_size == b.expert_parallel_size;
 }
 
 // "+3.2 %" of `other` over `chosen`.
@@ -25,8 +27,8 @@ std::string LeadText(const RankedLayout& chosen, const RankedLayout& other) {
   return Concat(ratio >= 0 ? "+" : "", FormatPercent(ratio));
 }
 
-bool IsTie(const RankedLayout& chosen, const RankedLayout& other) {
-  return other.report.step_time_s <= chosen.report.step_time_s * (1 + kTieShare);
+bool IsTie(const Request& request, const RankedLayout& chosen, const RankedLayout& other) {
+  return other.report.step_time_s <= chosen.report.step_time_s * (1 + request.error_band.share);
 }
 
 std::string ChoiceText(const RankedLayout& chosen) {
@@ -36,12 +38,13 @@ std::string ChoiceText(const RankedLayout& chosen) {
                 FormatPercent(chosen.report.mfu), " MFU.");
 }
 
-std::string RunnerUpText(const std::vector<RankedLayout>& rows) {
+std::string RunnerUpText(const SearchResult& search) {
+  const std::vector<RankedLayout>& rows = search.rows;
   const RankedLayout& chosen = rows.front();
-  const auto other = std::find_if(rows.begin() + 1, rows.end(), [&](const RankedLayout& row) {
-    return !IsSameMesh(row.parallel, chosen.parallel);
-  });
-  if (other != rows.end()) {
+  const auto other = std::find_if(
+      search.meshes.begin(), search.meshes.end(),
+      [&](const RankedLayout& mesh) { return !IsSameMesh(mesh.parallel, chosen.parallel); });
+  if (other != search.meshes.end()) {
     return Concat("Why this mesh: the best other one, ", LayoutText(other->parallel), ", takes ",
                   FormatSeconds(other->report.step_time_s), " (", LeadText(chosen, *other),
                   "); the choice has ", DifferenceText(chosen.report.time, other->report.time),
@@ -90,22 +93,25 @@ std::string BestPracticeSentence(const Request& request, const RankedLayout& cho
   const std::string prices =
       Concat("its best layout takes ", FormatSeconds(table.report.step_time_s), " against ",
              FormatSeconds(chosen.report.step_time_s), " (", LeadText(chosen, table), ")");
-  if (IsTie(chosen, table)) return Concat(start, "a tie, ", prices, ".");
+  if (IsTie(request, chosen, table)) return Concat(start, "a tie, ", prices, ".");
   return Concat(start, "we disagree, ", prices, ": the choice has ",
                 DifferenceText(chosen.report.time, table.report.time), ".");
 }
 
-std::string TieText(const std::vector<RankedLayout>& rows) {
-  size_t num_ties = 0;
-  while (num_ties + 1 < rows.size() && IsTie(rows[0], rows[num_ties + 1])) ++num_ties;
+std::string TieText(const Request& request, const SearchResult& search) {
+  const size_t num_ties = NumTies(request, search);
   if (num_ties == 0) return "";
+  const std::vector<RankedLayout>& rows = search.rows;
   const auto leanest = std::min_element(
       rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(num_ties) + 1,
       [](const auto& a, const auto& b) { return a.report.peak_bytes < b.report.peak_bytes; });
+  const bool are_all = num_ties + 1 == rows.size() && search.num_pruned > 0;
   return Concat("Ties: the next ", FormatPlural(static_cast<int64_t>(num_ties), "row"),
-                num_ties == 1 ? " is" : " are", " within ", FormatPercent(kTieShare),
-                " of the choice, closer than an estimate can tell; among them, ",
-                LayoutText(leanest->parallel), " takes the least memory, ",
+                are_all ? ", and maybe more that were pruned," : "", num_ties == 1 ? " is" : " are",
+                " within ", FormatPercent(request.error_band.share),
+                " of the choice, the error to expect of ", "an estimate (",
+                request.error_band.source, "); among them, ", LayoutText(leanest->parallel),
+                " takes the least memory, ",
                 FormatBytes(static_cast<double>(leanest->report.peak_bytes)), ".");
 }
 
@@ -114,13 +120,14 @@ std::string TieText(const std::vector<RankedLayout>& rows) {
 std::string MemoryText(const Request& request, const RankedLayout& layout) {
   const spec::ClusterSpec& cluster = request.job.cluster;
   const auto available = static_cast<double>(cluster.device.memory_bytes);
-  const double needed = cost_model::NeededBytes(layout.report.stages, cluster, layout.parallel);
+  const double needed =
+      cost_model::NeededBytes(layout.report.stages, cluster, layout.parallel, request.job.runtime);
   const std::string free = FormatBytes(available - needed);
   if (cluster.shared_compute_units > 0) {
     return Concat("Memory: all ranks together take ", FormatBytes(needed), " of the machine's ",
                   FormatBytes(available), ", ", free, " are free.");
   }
-  return Concat("Memory: ", FullestStageText(layout.report), ", with allocator slack ",
+  return Concat("Memory: ", FullestStageText(layout.report), ", with what its allocator reserves ",
                 FormatBytes(needed), " of ", FormatBytes(available), "; ", free, " are free.");
 }
 
@@ -143,16 +150,26 @@ std::string DifferenceText(const spec::TimeBreakdown& chosen, const spec::TimeBr
   return text.empty() ? "the same time everywhere" : text;
 }
 
+size_t NumTies(const Request& request, const SearchResult& search) {
+  if (request.objective == Objective::kMemory) return 0;
+  size_t num_ties = 0;
+  while (num_ties + 1 < search.rows.size() &&
+         IsTie(request, search.rows[0], search.rows[num_ties + 1])) {
+    ++num_ties;
+  }
+  return num_ties;
+}
+
 std::vector<std::string> Explain(const Request& request, const SearchResult& search,
                                  const std::optional<BestPractice>& best_practice) {
   TESSERA_CHECK(!search.rows.empty(), "nothing to explain");
   const RankedLayout& chosen = search.rows.front();
-  std::vector<std::string> sentences = {ChoiceText(chosen), RunnerUpText(search.rows),
+  std::vector<std::string> sentences = {ChoiceText(chosen), RunnerUpText(search),
                                         LimitText(chosen.report), MemoryText(request, chosen)};
   if (best_practice) {
     sentences.push_back(BestPracticeSentence(request, chosen, *best_practice));
   }
-  const std::string ties = TieText(search.rows);
+  const std::string ties = TieText(request, search);
   if (!ties.empty()) sentences.push_back(ties);
   return sentences;
 }

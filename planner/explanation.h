@@ -10,8 +10,8 @@
 
 namespace tessera::planner {
 
-// Estimates closer than this are a tie: the model does not know better.
-inline constexpr double kTieShare = 0.01;
+// Rows after the first that are within the error band of it: the model does not know better.
+size_t NumTies(const Request& request, const SearchResult& search);
 
 // Where `chosen` gains and loses against `other`, the largest parts first: "0.42 s less
 // tensor-parallel communication, 0.10 s more pipeline bubble".

@@ -1,5 +1,7 @@
 #include "planner/layout_text.h"
 
+#include <algorithm>
+
 #include "cost_model/base/check.h"
 #include "cost_model/spec/device_peak.h"
 #include "cost_model/spec/parameter_list.h"
@@ -10,8 +12,18 @@ namespace {
 
 using base::Concat;
 
-std::string RecomputeText(spec::Recompute recompute) {
-  switch (recompute) {
+// "2", "2 to 3".
+std::string RangeText(const std::vector<int>& counts) {
+  const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
+  return *fewest == *most ? Concat(*most) : Concat(*fewest, " to ", *most);
+}
+
+std::string RecomputeText(const spec::ParallelSpec& parallel) {
+  if (!parallel.recomputed_layers_per_virtual_stage.empty()) {
+    return Concat("full recomputation of ", RangeText(parallel.recomputed_layers_per_virtual_stage),
+                  " layers a stage");
+  }
+  switch (parallel.recompute) {
     case spec::Recompute::kNone:
       return "no recomputation";
     case spec::Recompute::kSelective:
@@ -102,6 +114,9 @@ std::string MeshText(const spec::ParallelSpec& parallel) {
   text += Concat(", dp ", parallel.data_parallel_size);
   if (parallel.context_parallel_size > 1) text += Concat(", cp ", parallel.context_parallel_size);
   if (parallel.expert_parallel_size > 1) text += Concat(", ep ", parallel.expert_parallel_size);
+  if (parallel.expert_tensor_parallel_size > 0) {
+    text += Concat(", etp ", parallel.expert_tensor_parallel_size);
+  }
   return text;
 }
 
@@ -110,9 +125,19 @@ std::string MeshText(const spec::ParallelSpec& parallel) {
 std::string LayoutText(const spec::ParallelSpec& parallel) {
   std::string text = Concat(MeshText(parallel), ", micro-batch ", parallel.micro_batch_size);
   if (parallel.sequence_parallel) text += ", sequence parallel";
-  text += Concat(", ", RecomputeText(parallel.recompute));
+  text += Concat(", ", RecomputeText(parallel));
   if (parallel.data_parallel_size > 1) text += Concat(", zero ", parallel.zero_stage);
-  if (parallel.schedule == spec::ScheduleKind::kGPipe) text += ", gpipe";
+  const bool is_usual = parallel.schedule == spec::ScheduleKind::kOneForwardOneBackward ||
+                        parallel.schedule == spec::ScheduleKind::kInterleaved;
+  if (!is_usual) text += Concat(", ", spec::ToString(parallel.schedule));
+  const std::vector<int>& layers = parallel.layers_per_virtual_stage;
+  if (layers.size() > 1) {
+    text += Concat(", ", layers.front(), " layers on the first and ", layers.back(),
+                   " on the last stage");
+  }
+  if (parallel.offload_optimizer) text += ", optimizer on the host";
+  if (parallel.overlap_param_gather) text += ", gathering overlapped";
+  if (parallel.overlap_tp_comm) text += ", tensor-parallel communication overlapped";
   return text;
 }
 

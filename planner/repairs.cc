@@ -1,5 +1,6 @@
 #include "planner/repairs.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cost_model/base/check.h"
@@ -16,9 +17,8 @@ constexpr int kMaxDeviceFactor = 64;
 // The fastest layout of a changed request, if there is any.
 void Try(const std::string& change, const Request& changed, std::vector<Repair>& repairs) {
   Request request = changed;
-  request.num_rows = 1;
   cost_model::JobCosts costs(request.job);
-  SearchResult found = Search(request, costs);
+  SearchResult found = SearchBest(request, costs);
   if (found.rows.empty()) return;
   Repair repair{change, request.job.num_devices, std::move(found.rows.front())};
   for (const Repair& earlier : repairs) {
@@ -59,12 +59,18 @@ void TryMemorySavers(const Request& request, std::vector<Repair>& repairs) {
   if (pins.recompute && pins.recompute != spec::Recompute::kFull) {
     attempt("full recomputation",
             [](PinnedAxes& axes) { axes.recompute = spec::Recompute::kFull; });
+    // The search recomputes as few as it can.
+    attempt("recomputation of as many layers as it takes", [](PinnedAxes& axes) {
+      axes.recompute.reset();
+      axes.num_recomputed_layers.reset();
+    });
   }
   if (pins.zero_stage == 0) {
     attempt("ZeRO stage 1", [](PinnedAxes& axes) { axes.zero_stage = 1; });
   }
-  if (pins.zero_stage.value_or(0) > 1) {
-    attempt("ZeRO stage 1", [](PinnedAxes& axes) { axes.zero_stage = 1; });
+  for (int stage = std::max(2, pins.zero_stage.value_or(3) + 1); stage <= 3; ++stage) {
+    attempt(stage == 2 ? "ZeRO stage 2" : "ZeRO stage 3",
+            [stage](PinnedAxes& axes) { axes.zero_stage = stage; });
   }
   if (pins.micro_batch_size) {
     attempt("another micro-batch size", [](PinnedAxes& axes) { axes.micro_batch_size.reset(); });
@@ -98,11 +104,17 @@ void TryMeshes(const Request& request, std::vector<Repair>& repairs) {
     });
   }
   if (pins.data_parallel_size) attempt("another data-parallel size", [](PinnedAxes&) {});
-  if (request.fixed.context_parallel_size > 1 || request.fixed.expert_parallel_size > 1) {
-    Request changed = request;
-    FreeMesh(changed);
-    changed.fixed.context_parallel_size = changed.fixed.expert_parallel_size = 1;
-    Try("no context or expert parallelism", changed, repairs);
+  if (pins.context_parallel_size) {
+    attempt("another context-parallel size", [](PinnedAxes& axes) {
+      axes.context_parallel_size.reset();
+      axes.context_kind.reset();
+    });
+  }
+  if (pins.expert_parallel_size && request.job.model.moe) {
+    attempt("another expert-parallel size", [](PinnedAxes& axes) {
+      axes.expert_parallel_size.reset();
+      axes.expert_tensor_parallel_size.reset();
+    });
   }
 }
 
@@ -154,6 +166,11 @@ void TryMoreDevices(const Request& request, std::vector<Repair>& repairs) {
   }
 }
 
+// More devices are not a faster repair.
+double DeviceSeconds(const Repair& repair) {
+  return repair.num_devices * repair.layout.report.step_time_s;
+}
+
 }  // namespace
 
 void PinLayout(const spec::ParallelSpec& parallel, Request& request) {
@@ -161,6 +178,10 @@ void PinLayout(const spec::ParallelSpec& parallel, Request& request) {
   pins.tensor_parallel_size = parallel.tensor_parallel_size;
   pins.pipeline_parallel_size = parallel.pipeline_parallel_size;
   pins.data_parallel_size = parallel.data_parallel_size;
+  pins.context_parallel_size = parallel.context_parallel_size;
+  pins.expert_parallel_size = parallel.expert_parallel_size;
+  pins.expert_tensor_parallel_size = parallel.expert_tensor_parallel_size;
+  pins.context_kind = parallel.context_kind;
   pins.virtual_pipeline_size = parallel.virtual_pipeline_size;
   pins.micro_batch_size = parallel.micro_batch_size;
   pins.sequence_parallel = parallel.sequence_parallel;
@@ -181,6 +202,10 @@ std::vector<Repair> FindRepairs(const Request& request) {
     Try("all axes set free", free, repairs);
   }
   TryMoreDevices(request, repairs);
+  std::stable_sort(repairs.begin(), repairs.end(), [](const Repair& a, const Repair& b) {
+    return DeviceSeconds(a) < DeviceSeconds(b);
+  });
+  if (repairs.size() > kNumRepairs) repairs.resize(kNumRepairs);
   return repairs;
 }
 

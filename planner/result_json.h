@@ -7,6 +7,7 @@
 
 #include "planner/best_practice.h"
 #include "planner/repairs.h"
+#include "planner/sensitivity.h"
 
 namespace tessera::planner {
 
@@ -19,8 +20,12 @@ nlohmann::ordered_json LayoutToJson(const spec::ParallelSpec& parallel,
 // What was asked: model, cluster, devices, batch, precision, convention.
 nlohmann::ordered_json RequestToJson(const Request& request);
 
-// `num_layouts`, `num_feasible`, `rejections`, and the first `num_rows` as `rows`.
+// `num_layouts`, the priced, pruned and rejected of them, `rejections`, and the first `num_rows` as
+// `rows`.
 nlohmann::ordered_json SearchToJson(const SearchResult& search, int num_rows);
+// How many rows tie with the first, by which error band.
+nlohmann::ordered_json TiesToJson(const Request& request, const SearchResult& search);
+nlohmann::ordered_json SensitivitiesToJson(const std::vector<Sensitivity>& sensitivities);
 nlohmann::ordered_json BestPracticeToJson(const BestPractice& practice);
 nlohmann::ordered_json RepairsToJson(const std::vector<Repair>& repairs);
 

@@ -1,132 +1,191 @@
 #include "planner/search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <optional>
 
 #include "cost_model/memory.h"
-#include "planner/search_space.h"
+#include "planner/family_search.h"
+#include "planner/target.h"
 
 namespace tessera::planner {
 namespace {
 
-struct Candidate {
-  spec::ParallelSpec parallel;
-  double step_time_s = 0;
-};
-
-std::vector<spec::Violation> FindRuleViolations(const Request& request,
-                                                const spec::ParallelSpec& parallel) {
-  const cost_model::Job& job = request.job;
-  // First what no other size of an axis would change.
-  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job, parallel);
-  if (!violations.empty()) return violations;
-  return spec::FindViolations(job.model, job.training, parallel, job.num_devices);
+// Rules that a smaller or another choice within the mesh may keep.
+bool DependsOnChoices(const std::string& constraint) {
+  static constexpr const char* kConstraints[] = {"microbatches % pp",
+                                                 "sequence % tp",
+                                                 "vpp needs interleaved",
+                                                 "vpp needs pp > 1",
+                                                 "interleaved needs vpp > 1",
+                                                 "target schedule",
+                                                 "target overlap",
+                                                 "target zero stage",
+                                                 "target uneven stages",
+                                                 "target context kind",
+                                                 "recomputed layers entries"};
+  return std::find(std::begin(kConstraints), std::end(kConstraints), constraint) !=
+         std::end(kConstraints);
 }
 
-// First phase: prices everything, keeps what fits, counts what does not.
-class Sieve {
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+class Searcher {
  public:
-  Sieve(const Request& request, cost_model::JobCosts& costs) : request_(request), costs_(costs) {}
+  Searcher(const Request& request, cost_model::JobCosts& costs, int num_rows, int num_meshes)
+      : request_(request),
+        costs_(costs),
+        ranking_(request, num_rows, num_meshes),
+        families_(request, costs, ranking_, counts_) {}
 
-  void Visit(const spec::ParallelSpec& parallel) {
-    ++result_.num_layouts;
-    std::vector<spec::Violation> violations = FindRuleViolations(request_, parallel);
-    if (!violations.empty()) {
-      Reject(std::move(violations.front()));
-      return;
+  SearchResult Run() {
+    meshes_ = MeshesOf(request_);
+    for (size_t i = 0; i < meshes_.size(); ++i) ListFamilies(i);
+    std::stable_sort(open_.begin(), open_.end(),
+                     [](const Family& a, const Family& b) { return a.bound_s < b.bound_s; });
+    size_t next = 0;
+    while (true) {
+      const bool has_family = next < open_.size();
+      const double family_s = has_family ? open_[next].bound_s : kNever;
+      const double candidate_s = families_.NextBound();
+      const double least_s = std::min(family_s, candidate_s);
+      if (least_s == kNever || least_s > ranking_.LongestStep()) break;
+      if (candidate_s < family_s) {
+        families_.PriceNext();
+      } else {
+        families_.Expand(meshes_[open_[next].mesh], open_[next]);
+        ++next;
+      }
     }
-    const cost_model::FastPrice price = cost_model::PriceStepFast(costs_, parallel);
-    if (price.fits()) {
-      candidates_.push_back({parallel, price.step_time_s});
-      return;
-    }
-    // Of the layouts that only lack memory, the one that lacks least.
-    if (!nearest_ || price.needed_bytes < nearest_needed_bytes_) {
-      nearest_ = parallel;
-      nearest_needed_bytes_ = price.needed_bytes;
-    }
-    ++num_without_memory_;
-  }
-
-  std::vector<Candidate> TakeCandidates() { return std::move(candidates_); }
-
-  // No longer counted out: its exact price tells what it lacks, or that it fits after all.
-  std::optional<spec::ParallelSpec> TakeNearest() {
-    if (nearest_) --num_without_memory_;
-    return std::move(nearest_);
-  }
-
-  void Reject(spec::Violation violation) {
-    Rejection& rejection = rejections_[violation.constraint];
-    ++rejection.num_layouts;
-    if (rejection.example.constraint.empty()) rejection.example = std::move(violation);
-  }
-
-  SearchResult TakeResult() {
-    if (num_without_memory_ > 0) {
-      rejections_[cost_model::kDeviceMemory].num_layouts += num_without_memory_;
-    }
-    result_.num_feasible = result_.num_layouts;
-    for (auto& [constraint, rejection] : rejections_) {
-      result_.num_feasible -= rejection.num_layouts;
-      rejection.constraint = constraint;
-      result_.rejections.push_back(std::move(rejection));
-    }
-    std::stable_sort(result_.rejections.begin(), result_.rejections.end(),
-                     [](const auto& a, const auto& b) { return a.num_layouts > b.num_layouts; });
-    return std::move(result_);
+    for (; next < open_.size(); ++next) counts_.num_pruned += open_[next].num_layouts;
+    families_.CountTheRest();
+    SearchResult result = counts_.TakeResult();
+    result.rows = ranking_.TakeRows();
+    result.meshes = ranking_.TakeMeshes();
+    return result;
   }
 
  private:
+  // Counts a mesh out, or lists its families.
+  void ListFamilies(size_t mesh) {
+    const MeshChoices choices = ChoicesOf(request_, meshes_[mesh]);
+    spec::ParallelSpec layout = meshes_[mesh];
+    layout.zero_stage = choices.finishes.front().zero_stage;
+    const auto num_finishes = static_cast<int64_t>(choices.finishes.size());
+    std::map<int, int64_t> num_partitions;  // by chunks
+    int64_t num_of_chunkings = 0;
+    for (const Chunking& chunking : choices.chunkings) {
+      const int num_stages = std::max(1, layout.pipeline_parallel_size) * chunking.num_chunks;
+      const auto num = static_cast<int64_t>(families_.Partitions(num_stages).size());
+      num_partitions[chunking.num_chunks] = num;
+      num_of_chunkings += num;
+    }
+    const std::optional<spec::Violation> violation = FirstViolation(choices, layout);
+    if (violation && !DependsOnChoices(violation->constraint)) {
+      const int64_t num_layouts = num_of_chunkings * NumWithinChunking(choices);
+      counts_.Reject(*violation, num_layouts);
+      order_ += num_layouts;
+      return;
+    }
+    last_choice_.reset();
+    ForEachFamily(choices, [&](const FamilyChoice& choice) {
+      ListFamily({.choice = choice,
+                  .mesh = mesh,
+                  .order = order_,
+                  .num_layouts = num_finishes * num_partitions[choice.chunking.num_chunks]},
+                 layout);
+    });
+  }
+
+  // Counts a family out, or gives it its bound. `layout` has the mesh.
+  void ListFamily(Family family, spec::ParallelSpec& layout) {
+    const FamilyChoice& choice = family.choice;
+    order_ += family.num_layouts;
+    Apply(choice, request_, layout);
+    // Rules do not look at what is recomputed.
+    if (!last_choice_ || !DiffersInRecomputeAlone(choice, *last_choice_)) {
+      violation_ = FindRuleViolation(request_, layout);
+    }
+    last_choice_ = choice;
+    // Other partitions or ends of the step may do.
+    const bool is_of_some = violation_ && (violation_->constraint == "target uneven stages" ||
+                                           violation_->constraint == "target zero stage");
+    if (violation_ && !is_of_some) {
+      counts_.Reject(*violation_, family.num_layouts);
+      return;
+    }
+    const bool may_keep_all = choice.recompute == RecomputeChoice::kSome;
+    SetRecompute(request_, may_keep_all ? RecomputeChoice::kNone : choice.recompute, 0, layout);
+    family.bound_s = StepTimeBound(costs_, layout);
+    SetRecompute(request_, RecomputeChoice::kNone, 0, layout);
+    open_.push_back(family);
+  }
+
+  std::optional<spec::Violation> FirstViolation(const MeshChoices& choices,
+                                                spec::ParallelSpec layout) const {
+    const FamilyChoice plainest{.micro_batch_size = choices.micro_batch_sizes.front(),
+                                .chunking = choices.chunkings.front(),
+                                .context_kind = choices.context_kinds.front(),
+                                .sequence_parallel = choices.sequence_parallels.front(),
+                                .overlap_tp_comm = choices.overlap_tp_comms.front()};
+    Apply(plainest, request_, layout);
+    return FindRuleViolation(request_, layout);
+  }
+
+  static bool DiffersInRecomputeAlone(FamilyChoice a, const FamilyChoice& b) {
+    a.recompute = b.recompute;
+    return a == b;
+  }
+
   const Request& request_;
   cost_model::JobCosts& costs_;
-  SearchResult result_;
-  std::vector<Candidate> candidates_;
-  std::map<std::string, Rejection> rejections_;
-  int64_t num_without_memory_ = 0;
-  std::optional<spec::ParallelSpec> nearest_;
-  double nearest_needed_bytes_ = 0;
+  SearchCounts counts_;
+  Ranking ranking_;
+  FamilySearch families_;
+  std::vector<spec::ParallelSpec> meshes_;
+  std::vector<Family> open_;
+  std::optional<FamilyChoice> last_choice_;
+  std::optional<spec::Violation> violation_;  // of it
+  int64_t order_ = 0;
 };
 
 }  // namespace
 
+std::optional<spec::Violation> FindRuleViolation(const Request& request,
+                                                 const spec::ParallelSpec& parallel) {
+  const cost_model::Job& job = request.job;
+  // First what no other size of an axis would change.
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job, parallel);
+  if (violations.empty()) {
+    violations = spec::FindViolations(job.model, job.training, parallel, job.num_devices);
+  }
+  if (!violations.empty()) return std::move(violations.front());
+  return FindTargetViolation(request, parallel);
+}
+
 cost_model::StepPrice PriceLayout(const Request& request, const spec::ParallelSpec& parallel,
                                   cost_model::JobCosts& costs) {
-  std::vector<spec::Violation> violations = FindRuleViolations(request, parallel);
+  const cost_model::Job& job = request.job;
+  std::vector<spec::Violation> violations = cost_model::FindUnpriced(job, parallel);
+  if (violations.empty()) {
+    violations = spec::FindViolations(job.model, job.training, parallel, job.num_devices);
+  }
   if (!violations.empty()) return {.report = {}, .violations = std::move(violations)};
   return cost_model::PriceStep(costs, parallel);
 }
 
+double NeededBytesOf(const Request& request, const RankedLayout& layout) {
+  return cost_model::NeededBytes(layout.report.stages, request.job.cluster, layout.parallel,
+                                 request.job.runtime);
+}
+
 SearchResult Search(const Request& request, cost_model::JobCosts& costs) {
-  Sieve sieve(request, costs);
-  ForEachLayout(request, [&](const spec::ParallelSpec& parallel) { sieve.Visit(parallel); });
+  return Searcher(request, costs, std::max(request.num_rows, kNumKeptRows), kNumKeptMeshes).Run();
+}
 
-  // Second phase. Sorting is stable: of equals the simpler, which was visited first, stays ahead.
-  std::vector<Candidate> candidates = sieve.TakeCandidates();
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const auto& a, const auto& b) { return a.step_time_s < b.step_time_s; });
-  std::vector<RankedLayout> rows;
-  const auto price_exactly = [&](const spec::ParallelSpec& parallel) {
-    cost_model::StepPrice price = cost_model::PriceStep(costs, parallel);
-    if (price.violations.empty()) {
-      rows.push_back({parallel, std::move(price.report)});
-    } else {
-      sieve.Reject(std::move(price.violations.front()));
-    }
-  };
-  if (const auto nearest = sieve.TakeNearest()) price_exactly(*nearest);
-  const int num_exact = std::max(kNumExact, request.num_rows);
-  for (const Candidate& candidate : candidates) {
-    if (static_cast<int>(rows.size()) >= num_exact) break;
-    price_exactly(candidate.parallel);
-  }
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
-    return a.report.step_time_s < b.report.step_time_s;
-  });
-
-  SearchResult result = sieve.TakeResult();
-  result.rows = std::move(rows);
-  return result;
+SearchResult SearchBest(const Request& request, cost_model::JobCosts& costs) {
+  return Searcher(request, costs, 1, 1).Run();
 }
 
 }  // namespace tessera::planner

@@ -60,8 +60,10 @@ struct KernelSpec {
 struct DeviceSpec {
   std::string name;
   int64_t memory_bytes = 0;
-  // Taken by the runtime before the first tensor: CUDA context, communication buffers.
+  // Taken by the runtime before the first tensor: context, kernels, libraries.
   int64_t reserved_memory_bytes = 0;
+  int64_t communicator_memory_bytes = 0;  // buffers of the collectives of one group of ranks
+  int64_t matmul_workspace_bytes = 0;     // scratch memory of the library for matrix products
   double memory_bandwidth_bytes_per_s = 0;
   std::map<base::DType, double> peak_flops_per_s;  // dense, per matrix-product input type
   double launch_overhead_s = 0;                    // least time of one operation

@@ -99,7 +99,8 @@ std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const Training
 
 // Bytes that one micro-batch holds on a virtual stage.
 struct StageActivationBytes {
-  int64_t saved_bytes = 0;  // kept between its forward and its backward pass
+  int64_t saved_bytes = 0;   // kept between its forward and its backward pass
+  int64_t layers_bytes = 0;  // of these, the layers' and the embedding's
   // The most while one of its passes runs: saved tensors, with what recomputation brings back for
   // one layer in place of the head's tensors, which are gone by then. At least saved_bytes.
   int64_t working_bytes = 0;

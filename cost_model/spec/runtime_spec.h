@@ -29,6 +29,35 @@ struct RuntimeSpec {
   // Queries, keys and values, the attention's output and the gradients of both are copied to
   // contiguous memory.
   bool attention_copies = false;
+  // Memory of a pass. Without autograd, a layer's tensors stay until its backward pass is over,
+  // beside one workspace that all layers share (Tessera). With it, each goes once its operation's
+  // backward pass has run, and what that pass makes comes on top of those left.
+  bool autograd = false;
+  bool keeps_gathered_inputs = false;  // sequence parallelism: norm outputs kept gathered over tp
+  // Selective recomputation keeps attention's output and the outputs of every other product
+  // (torchtitan) instead of all but the attention's statistics.
+  bool keeps_alternate_products = false;
+  bool keeps_stage_outputs = false;  // pipeline buffers hold what a stage has sent on
+  bool fp32_logits_gradient = true;  // of a fused cross entropy: fp32, else over the logits
+  int fp32_logits_copies = 1;        // of an unfused one, alive at once beside the logits
+  // Empty tensors that stand for weight gradients which the product has added to the main
+  // gradients: one for each shape of a layer, for good, and one for the head while it runs.
+  bool weight_gradient_placeholders = false;
+  // State of a parameter: fp32 parameters without a 16-bit copy (FSDP); 16-bit gradients beside
+  // fp32 ones; an fp32 copy of the gradients whose optimizer state is here; more that only the
+  // update needs.
+  bool fp32_parameters = false;
+  bool compute_type_gradients = false;
+  bool fp32_gradient_shard = false;
+  double update_bytes_per_parameter = 0;
+  bool gathers_embedding_and_head = false;    // ZeRO 3: theirs are whole from start to end
+  int64_t communication_buffer_elements = 0;  // buckets beside the gradients, activation type
+  // Reserved over allocated bytes, less 1, of the program's allocator: on average, and how much
+  // more at worst. The second is the margin of the answer whether a layout fits.
+  double allocator_reserve = 0.04;
+  double allocator_reserve_margin = 0;
+  std::string memory_tag = "measured";  // or "estimated": how well the above is known
+  std::string memory_source = "the engine's allocations, which its tests hold to the prediction";
   // Time that the host takes for one kernel, as a multiple of the machine's own (cluster files);
   // 0: captured graphs, no host time.
   double host_time_factor = 1;

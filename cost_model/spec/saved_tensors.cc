@@ -216,6 +216,7 @@ StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpe
   const int64_t head_bytes =
       stage.has_head ? SumBytes(HeadSavedTensors(model, training, parallel, shape)) : 0;
   return {.saved_bytes = layers_bytes + head_bytes,
+          .layers_bytes = layers_bytes,
           .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes),
           .weight_operand_bytes = operand_bytes};
 }

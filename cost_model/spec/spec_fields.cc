@@ -75,6 +75,9 @@ void VisitDevice(FieldVisitor& fields, DeviceSpec& device) {
   fields.Text("name", device.name);
   fields.Integer("memory_bytes", device.memory_bytes, {.minimum = 1});
   fields.Integer("reserved_memory_bytes", device.reserved_memory_bytes, kCountRange, kOptional);
+  fields.Integer("communicator_memory_bytes", device.communicator_memory_bytes, kCountRange,
+                 kOptional);
+  fields.Integer("matmul_workspace_bytes", device.matmul_workspace_bytes, kCountRange, kOptional);
   fields.Number("memory_bandwidth_bytes_per_s", device.memory_bandwidth_bytes_per_s, kPositive);
   fields.Object("peak_flops_per_s",
                 [&](FieldVisitor& peaks) { VisitRates(peaks, device.peak_flops_per_s); });
@@ -166,6 +169,41 @@ void VisitStageMemory(FieldVisitor& fields, StageMemory& stage) {
   fields.Integer("optimizer_bytes", stage.optimizer_bytes, kCountRange);
   fields.Integer("activations_bytes", stage.activations_bytes, kCountRange);
   fields.Integer("buffers_bytes", stage.buffers_bytes, kCountRange);
+  fields.Integer("context_bytes", stage.context_bytes, kCountRange, kOptional);
+  fields.Integer("reserve_bytes", stage.reserve_bytes, kCountRange, kOptional);
+  if (!fields.Present("terms", !stage.terms.empty())) return;
+  fields.Objects(
+      "terms", stage.terms.size(), [&](std::size_t size) { stage.terms.resize(size); },
+      [&](FieldVisitor& element, std::size_t i) {
+        MemoryTerm& term = stage.terms[i];
+        element.Text("name", term.name);
+        element.Integer("bytes", term.num_bytes, kCountRange);
+        element.Text("tag", term.tag);
+        element.Text("source", term.source);
+      });
+}
+
+void VisitRuntimeMemory(FieldVisitor& fields, RuntimeSpec& runtime) {
+  fields.Flag("autograd", runtime.autograd, kOptional);
+  fields.Flag("keeps_gathered_inputs", runtime.keeps_gathered_inputs, kOptional);
+  fields.Flag("keeps_alternate_products", runtime.keeps_alternate_products, kOptional);
+  fields.Flag("keeps_stage_outputs", runtime.keeps_stage_outputs, kOptional);
+  fields.Flag("fp32_logits_gradient", runtime.fp32_logits_gradient, kOptional);
+  fields.Integer("fp32_logits_copies", runtime.fp32_logits_copies, kCountRange, kOptional);
+  fields.Flag("weight_gradient_placeholders", runtime.weight_gradient_placeholders, kOptional);
+  fields.Flag("fp32_parameters", runtime.fp32_parameters, kOptional);
+  fields.Flag("compute_type_gradients", runtime.compute_type_gradients, kOptional);
+  fields.Flag("fp32_gradient_shard", runtime.fp32_gradient_shard, kOptional);
+  fields.Number("update_bytes_per_parameter", runtime.update_bytes_per_parameter, kNotNegative,
+                kOptional);
+  fields.Flag("gathers_embedding_and_head", runtime.gathers_embedding_and_head, kOptional);
+  fields.Integer("communication_buffer_elements", runtime.communication_buffer_elements,
+                 kCountRange, kOptional);
+  fields.Number("allocator_reserve", runtime.allocator_reserve, kNotNegative, kOptional);
+  fields.Number("allocator_reserve_margin", runtime.allocator_reserve_margin, kNotNegative,
+                kOptional);
+  fields.Text("memory_tag", runtime.memory_tag, kOptional);
+  fields.Text("memory_source", runtime.memory_source, kOptional);
 }
 
 }  // namespace
@@ -297,6 +335,7 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("tensor_comm_beside_weight_gradients", runtime.tensor_comm_beside_weight_gradients,
               kOptional);
   fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);
+  VisitRuntimeMemory(fields, runtime);
   fields.Texts("schedules", runtime.schedules, kOptional);
   fields.Integer("max_zero_stage", runtime.max_zero_stage, {.minimum = 0, .maximum = 3}, kOptional);
   fields.Flag("context_parallel", runtime.context_parallel, kOptional);

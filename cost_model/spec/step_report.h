@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tessera::spec {
@@ -28,16 +29,33 @@ struct TimeBreakdown {
   double Compute() const { return forward_s + backward_s + recompute_s; }
 };
 
+// A part of a stage's memory. `tag` is measured (held against allocations) or estimated.
+struct MemoryTerm {
+  std::string name;
+  int64_t num_bytes = 0;
+  std::string tag;
+  std::string source;
+  bool operator==(const MemoryTerm&) const = default;
+};
+
 // Bytes on one rank of a pipeline stage.
 struct StageMemory {
   int64_t weights_bytes = 0;
   int64_t gradients_bytes = 0;
-  int64_t optimizer_bytes = 0;
+  int64_t optimizer_bytes = 0;    // master weights included
   int64_t activations_bytes = 0;  // peak of what forward passes keep for backward passes
-  int64_t buffers_bytes = 0;      // workspace, communication buffers, runtime
+  int64_t buffers_bytes = 0;      // workspace, communication buffers, context
+  int64_t context_bytes = 0;      // of the buffers: taken past the allocator of tensors
+  int64_t reserve_bytes = 0;      // what that allocator keeps beyond the tensors; not in Total
+  std::vector<MemoryTerm> terms;  // of a prediction: they sum to Used()
   int64_t Total() const {
     return weights_bytes + gradients_bytes + optimizer_bytes + activations_bytes + buffers_bytes;
   }
+  // The three ways in which such memory is measured: tensors alive, what their allocator holds,
+  // what the device's owner sees (nvidia-smi).
+  int64_t Allocated() const { return Total() - context_bytes; }
+  int64_t Reserved() const { return Allocated() + reserve_bytes; }
+  int64_t Used() const { return Total() + reserve_bytes; }
 };
 
 struct StepReport {
@@ -54,5 +72,11 @@ struct StepReport {
   std::vector<StageMemory> stages;  // by pipeline stage
   int64_t peak_bytes = 0;           // of the fullest stage
 };
+
+// The report without the terms of its memory: for files that hold many layouts.
+inline StepReport WithoutTerms(StepReport report) {
+  for (StageMemory& stage : report.stages) stage.terms.clear();
+  return report;
+}
 
 }  // namespace tessera::spec

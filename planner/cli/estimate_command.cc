@@ -9,6 +9,7 @@
 #include "planner/cli/job_options.h"
 #include "planner/cli/output_options.h"
 #include "planner/explanation.h"
+#include "planner/memory_text.h"
 #include "planner/result_json.h"
 #include "planner/search_space.h"
 #include "planner/text_format.h"
@@ -22,11 +23,13 @@ constexpr const char* kExamples = R"(Examples:
   tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
       --sequence-parallel true --emit megatron > arguments.txt
   tessera estimate --model llama3-8b --cluster dgx-h100 --tp 4 --dp 2 --recompute full --format json
+  tessera estimate --model llama2-13b --cluster dgx-a100-80gb --tp 2 --pp 2 --dp 2 --memory
 )";
 
 struct EstimateOptions {
   JobOptions job;
   OutputOptions output;
+  bool shows_memory = false;
 };
 
 void PrintText(const Request& request, const RankedLayout& layout,
@@ -42,7 +45,7 @@ void PrintText(const Request& request, const RankedLayout& layout,
   for (const spec::Violation& violation : violations) {
     std::cout << WrapText(base::Concat(violation.constraint, ": ", violation.message, "."), "  - ");
   }
-  std::cout << RepairsText(repairs);
+  std::cout << RepairsText(repairs, layout.report.step_time_s);
 }
 
 std::string WhyInfeasible(const std::vector<spec::Violation>& violations) {
@@ -81,6 +84,9 @@ void RunEstimate(const EstimateOptions& options) {
     std::cout << document.dump(2) << "\n";
   } else if (!emission || !output.emits_to_stdout()) {
     PrintText(request, layout, price.violations, repairs);
+    if (options.shows_memory && !layout.report.stages.empty()) {
+      std::cout << "\n" << MemoryTermsText(request, layout);
+    }
   }
   if (!price.violations.empty()) throw base::InfeasibleError(WhyInfeasible(price.violations));
   WriteChosenPlan(request, layout, options.output);
@@ -94,6 +100,8 @@ void AddEstimateCommand(CLI::App& app) {
   const auto options = std::make_shared<EstimateOptions>();
   AddJobOptions(*command, options->job);
   AddOutputOptions(*command, options->output);
+  command->add_flag("--memory", options->shows_memory,
+                    "The fullest stage's memory term by term, and a layer tensor by tensor");
   command->footer(kExamples);
   command->callback([options] { RunEstimate(*options); });
 }

@@ -31,6 +31,10 @@ void AddModelAndMachine(CLI::App& command, JobOptions& options) {
   AddOptional(command, "--devices,--gpus", options.num_devices,
               "Devices to use (default: one node of the cluster)")
       ->check(AtLeastOne());
+  AddOptional(
+      command, "--target", options.target,
+      "Program to plan for: tessera|megatron|torchtitan|deepspeed, or a runtime's preset or "
+      "file (default: what --emit is for; else tessera on local-cpu, megatron elsewhere)");
   command.add_option("--hyperparameters", options.hyperparameters,
                      "Training keys (learning rate, steps, ...): preset name or JSON file");
 }
@@ -45,10 +49,13 @@ void AddAxes(CLI::App& command, JobOptions& options) {
   add_size("--pp,--pipeline-model-parallel-size", options.pipeline_parallel_size,
            "Pipeline-parallel size");
   add_size("--dp,--data-parallel-size", options.data_parallel_size, "Data-parallel size");
-  add_size("--cp,--context-parallel-size", options.context_parallel_size,
-           "Context-parallel size (default 1)");
+  add_size("--cp,--context-parallel-size", options.context_parallel_size, "Context-parallel size");
   add_size("--ep,--expert-model-parallel-size", options.expert_parallel_size,
-           "Expert-parallel size (default 1)");
+           "Expert-parallel size");
+  AddOptional(command, "--etp,--expert-tensor-parallel-size", options.expert_tensor_parallel_size,
+              "Ranks that share an expert's matrices; 0: as --tp")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Layout");
   add_size("--vpp,--virtual-pipeline-model-parallel-size,--num-virtual-stages-per-pipeline-rank",
            options.virtual_pipeline_size,
            "Chunks of layers a pipeline stage (interleaved schedule)");
@@ -66,6 +73,14 @@ void AddChoices(CLI::App& command, JobOptions& options) {
   AddOptional(command, "--recompute,--recompute-granularity", options.recompute,
               "Activations computed again: none|selective|full")
       ->check(CLI::IsMember({"none", "selective", "full"}))
+      ->group("Layout");
+  AddOptional(command, "--recompute-num-layers", options.num_recomputed_layers,
+              "With full recomputation: layers of each virtual stage that are recomputed")
+      ->check(AtLeastOne())
+      ->group("Layout");
+  AddOptional(command, "--context-kind", options.context_kind,
+              "How context-parallel ranks meet: ring|all-gather|all-to-all")
+      ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}))
       ->group("Layout");
   AddOptional(command, "--zero-stage", options.zero_stage,
               "0|1|2|3; 1 shards optimizer state over data ranks")

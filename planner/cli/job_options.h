@@ -17,11 +17,13 @@ struct JobOptions {
   std::string hyperparameters;
   std::optional<int> num_devices;
   std::optional<int> tensor_parallel_size, pipeline_parallel_size, data_parallel_size;
-  std::optional<int> context_parallel_size, expert_parallel_size, virtual_pipeline_size;
+  std::optional<int> context_parallel_size, expert_parallel_size, expert_tensor_parallel_size;
+  std::optional<int> virtual_pipeline_size, num_recomputed_layers;
   std::optional<int64_t> micro_batch_size, global_batch_size, sequence_length, steps;
   std::optional<uint64_t> seed;
   std::optional<bool> sequence_parallel;
-  std::optional<std::string> recompute, schedule, precision, attention;
+  std::optional<std::string> recompute, schedule, precision, attention, context_kind;
+  std::optional<std::string> target;
   std::optional<int> zero_stage;
   std::vector<int> layers_per_virtual_stage;
   std::optional<std::string> rank_order;

@@ -8,6 +8,8 @@
 #include "cost_model/spec/parameter_list.h"
 #include "cost_model/spec/spec_json.h"
 #include "planner/cli/job_options.h"
+#include "planner/error_band_json.h"
+#include "planner/target.h"
 #include "planner/text_format.h"
 
 namespace tessera::planner {
@@ -84,6 +86,17 @@ void FillPins(const JobOptions& options, const FileKeys& file, PinnedAxes& pins)
                  file.Has("pipeline_parallel_size"));
   pins.data_parallel_size = FlagOrFile(options.data_parallel_size, in_file.data_parallel_size,
                                        file.Has("data_parallel_size"));
+  pins.context_parallel_size =
+      FlagOrFile(options.context_parallel_size, in_file.context_parallel_size,
+                 file.Has("context_parallel_size"));
+  pins.expert_parallel_size = FlagOrFile(options.expert_parallel_size, in_file.expert_parallel_size,
+                                         file.Has("expert_parallel_size"));
+  pins.expert_tensor_parallel_size =
+      FlagOrFile(options.expert_tensor_parallel_size, in_file.expert_tensor_parallel_size,
+                 file.Has("expert_tensor_parallel_size"));
+  pins.context_kind = FlagOrFile(parsed(options.context_kind, spec::ContextKindFromString),
+                                 in_file.context_kind, file.Has("context_kind"));
+  pins.num_recomputed_layers = options.num_recomputed_layers;
   pins.virtual_pipeline_size =
       FlagOrFile(options.virtual_pipeline_size, in_file.virtual_pipeline_size,
                  file.Has("virtual_pipeline_size"));
@@ -100,8 +113,6 @@ void FillPins(const JobOptions& options, const FileKeys& file, PinnedAxes& pins)
 
 void FillFixed(const JobOptions& options, const FileKeys& file, spec::ParallelSpec& fixed) {
   fixed = file.parallel;
-  if (options.context_parallel_size) fixed.context_parallel_size = *options.context_parallel_size;
-  if (options.expert_parallel_size) fixed.expert_parallel_size = *options.expert_parallel_size;
   if (options.attention) fixed.attention = *spec::AttentionKindFromString(*options.attention);
   if (options.rank_order) fixed.rank_order = *options.rank_order;
   if (!options.layers_per_virtual_stage.empty()) {
@@ -160,6 +171,10 @@ Request MakeRequest(const JobOptions& options, std::vector<std::string>& notes) 
   }
   job.convention = options.flops_convention == "causal" ? spec::FlopsConvention::kCausal
                                                         : spec::FlopsConvention::kFull;
+  // Our own engine where it can run the plan: on a pool of this machine's cores.
+  const bool is_pool = job.cluster.shared_compute_units > 0;
+  LoadTarget(options.target.value_or(is_pool ? "tessera" : "megatron"), request);
+  request.error_band = LoadErrorBand();
   FillTraining(options, file, job, notes);
   FillPins(options, file, request.pins);
   FillFixed(options, file, request.fixed);

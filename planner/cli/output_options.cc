@@ -35,7 +35,7 @@ spec::Plan PlanOf(const Request& request, const RankedLayout& chosen) {
   plan.training = job.training;
   plan.parallel = chosen.parallel;
   plan.num_devices = job.num_devices;
-  plan.prediction = chosen.report;
+  plan.prediction = spec::WithoutTerms(chosen.report);
   return plan;
 }
 

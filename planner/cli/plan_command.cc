@@ -12,6 +12,7 @@
 #include "planner/cli/output_options.h"
 #include "planner/explanation.h"
 #include "planner/result_json.h"
+#include "planner/sensitivity.h"
 #include "planner/text_format.h"
 
 namespace tessera::planner {
@@ -20,6 +21,8 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   tessera plan --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --global-batch-size 1536
   tessera plan --model llama3-8b --cluster dgx-h100 --devices 64 --tp 4 --out plan.json
+  tessera plan --model mixtral-8x7b --cluster dgx-h100 --devices 64 --target torchtitan
+  tessera plan --model llama3-70b --cluster dgx-h100 --devices 64 --objective memory --slack-percent 5
   tessera plan --model llama3-70b --cluster dgx-h100 --devices 256 --emit slurm --emit-out job.sh
   tessera plan --model config.json --cluster local-cpu --devices 4 --seq-length 256 --format json
 )";
@@ -28,6 +31,8 @@ struct PlanOptions {
   JobOptions job;
   OutputOptions output;
   int num_rows = 10;
+  std::string objective = "throughput";
+  double slack_percent = 3;
 };
 
 // Everything that the command prints.
@@ -37,19 +42,45 @@ struct Answer {
   std::optional<BestPractice> best_practice;
   std::vector<std::string> explanation;
   std::vector<Repair> repairs;
+  std::vector<Sensitivity> sensitivities;
 };
 
-Answer FindAnswer(const Request& request, bool is_quiet) {
+// The fewest device-hours: with half the devices, and half of those, as long as a step costs less.
+// What is told of the search is told of the number of devices chosen.
+void TakeCheapestDevices(Request& request, SearchResult& search, cost_model::JobCosts& costs) {
+  const auto device_seconds = [](const Request& asked, const SearchResult& found) {
+    return found.rows.front().report.step_time_s * asked.job.num_devices;
+  };
+  for (Request fewer = request; fewer.job.num_devices % 2 == 0;) {
+    fewer.job.num_devices /= 2;
+    cost_model::JobCosts fewer_costs(fewer.job);
+    SearchResult found = Search(fewer, fewer_costs);
+    if (found.rows.empty()) return;
+    if (!search.rows.empty() && device_seconds(fewer, found) >= device_seconds(request, search)) {
+      continue;
+    }
+    request = fewer;
+    search = std::move(found);
+    costs = std::move(fewer_costs);
+  }
+}
+
+Answer FindAnswer(Request& request, bool is_quiet) {
   const auto start = std::chrono::steady_clock::now();
   cost_model::JobCosts costs(request.job);
   Answer answer;
   answer.search = Search(request, costs);
+  if (request.objective == Objective::kCost) TakeCheapestDevices(request, answer.search, costs);
   answer.best_practice = PriceBestPractice(request, costs);
   if (answer.search.rows.empty()) {
     Tell("no layout fits; trying what would", is_quiet);
     answer.repairs = FindRepairs(request);
   } else {
     answer.explanation = Explain(request, answer.search, answer.best_practice);
+    answer.sensitivities = FindSensitivities(request, answer.search);
+    for (std::string& text : SensitivityTexts(answer.sensitivities)) {
+      answer.explanation.push_back(std::move(text));
+    }
   }
   answer.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return answer;
@@ -90,6 +121,8 @@ nlohmann::ordered_json AnswerToJson(const Request& request, const Answer& answer
   document["feasible"] = !answer.search.rows.empty();
   document.update(SearchToJson(answer.search, request.num_rows));
   document["search_s"] = answer.search_s;
+  document["ties"] = TiesToJson(request, answer.search);
+  document["sensitivity"] = SensitivitiesToJson(answer.sensitivities);
   if (answer.best_practice) document["best_practice"] = BestPracticeToJson(*answer.best_practice);
   document["explanation"] = answer.explanation;
   if (answer.search.rows.empty()) document["repairs"] = RepairsToJson(answer.repairs);
@@ -100,9 +133,8 @@ nlohmann::ordered_json AnswerToJson(const Request& request, const Answer& answer
 void PrintText(const Request& request, const Answer& answer) {
   const SearchResult& search = answer.search;
   std::cout << RequestText(request) << "\n";
-  std::cout << FormatPlural(search.num_layouts, "layout") << " examined in "
-            << FormatSeconds(answer.search_s) << ", " << FormatCount(search.num_feasible)
-            << " feasible.\n\n";
+  std::cout << "For " << request.job.runtime.name << ". " << CountsText(search) << ", in "
+            << FormatSeconds(answer.search_s) << ".\n\n";
   if (search.rows.empty()) {
     std::cout << "No layout fits.\n" << RejectionsText(search);
     if (answer.best_practice) std::cout << BestPracticeText(*answer.best_practice);
@@ -119,7 +151,8 @@ void PrintText(const Request& request, const Answer& answer) {
 const Rejection& MostTelling(const std::vector<Rejection>& rejections) {
   for (const Rejection& rejection : rejections) {
     const bool is_product = rejection.constraint.starts_with("devices %") ||
-                            rejection.constraint.starts_with("world size");
+                            rejection.constraint.starts_with("world size") ||
+                            rejection.constraint.starts_with("target ");
     if (!is_product) return rejection;
   }
   return rejections.front();
@@ -132,10 +165,20 @@ std::string WhyNothingFits(const SearchResult& search) {
                       reason.example.message);
 }
 
+// The program that reads what is emitted: NeMo and the batch script run Megatron-LM.
+std::optional<std::string> TargetOfEmission(const std::string& emit_target) {
+  if (emit_target.empty()) return std::nullopt;
+  return emit_target == "torchtitan" || emit_target == "deepspeed" ? emit_target : "megatron";
+}
+
 void RunPlan(const PlanOptions& options) {
   std::vector<std::string> notes;
-  Request request = MakeRequest(options.job, notes);
+  JobOptions job = options.job;
+  if (!job.target) job.target = TargetOfEmission(options.output.emit_target);
+  Request request = MakeRequest(job, notes);
   request.num_rows = options.num_rows;
+  request.objective = *ObjectiveFromString(options.objective);
+  request.slack_share = options.slack_percent / 100;
   for (const std::string& note : notes) Tell(note, options.output.quiet);
   const Answer answer = FindAnswer(request, options.output.quiet);
   const OutputOptions& output = options.output;
@@ -162,6 +205,15 @@ void AddPlanCommand(CLI::App& app) {
   AddJobOptions(*command, options->job);
   command->add_option("--top", options->num_rows, "Rows of the ranking (default 10)")
       ->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--objective", options->objective,
+                   "throughput|cost|memory: the least step time; the least device-hours, with "
+                   "fewer devices too; the most memory left near the least step time")
+      ->check(CLI::IsMember({"throughput", "cost", "memory"}));
+  command
+      ->add_option("--slack-percent", options->slack_percent,
+                   "How much longer a step of the memory objective may take (default 3)")
+      ->check(CLI::Range(0.0, 100.0));
   AddOutputOptions(*command, options->output);
   command->footer(kExamples);
   command->callback([options] { RunPlan(*options); });

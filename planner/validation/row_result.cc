@@ -17,23 +17,18 @@ const spec::StageMemory& StageShown(const Measurement& measurement,
   return stages[fullest];
 }
 
-// What torch calls allocated leaves out the context; reserved adds what the allocator holds beyond
-// its tensors; nvidia-smi adds the context to that.
-double PredictedMemory(const Measurement& measurement, const spec::DeviceSpec& device,
-                       const std::vector<spec::StageMemory>& stages) {
-  const auto context_bytes = static_cast<double>(device.reserved_memory_bytes);
-  const double allocated_bytes =
-      static_cast<double>(StageShown(measurement, stages).Total()) - context_bytes;
-  switch (measurement.memory_class) {
+// The statistic that a class of measurement is in. Unspecified ones are taken for nvidia-smi's.
+cost_model::MemoryStatistic StatisticOf(MemoryClass memory_class) {
+  switch (memory_class) {
     case MemoryClass::kAllocated:
-      return allocated_bytes;
+      return cost_model::MemoryStatistic::kAllocated;
     case MemoryClass::kReserved:
-      return allocated_bytes * cost_model::kAllocatorSlack;
+      return cost_model::MemoryStatistic::kReserved;
     case MemoryClass::kNvidiaSmi:
     case MemoryClass::kUnspecified:
       break;
   }
-  return allocated_bytes * cost_model::kAllocatorSlack + context_bytes;
+  return cost_model::MemoryStatistic::kUsed;
 }
 
 std::string WhyUnpriced(const cost_model::Job& job, const spec::ParallelSpec& parallel) {
@@ -78,8 +73,8 @@ RowResult PriceRow(const Measurement& measurement, JobMaker& jobs) {
   if (!best) return result;
   result.report = std::move(best->report);
   result.predicted_step_time_s = result.report.step_time_s;
-  result.predicted_peak_memory_bytes =
-      PredictedMemory(measurement, costs.job().cluster.device, result.report.stages);
+  result.predicted_peak_memory_bytes = static_cast<double>(cost_model::BytesIn(
+      StageShown(measurement, result.report.stages), StatisticOf(measurement.memory_class)));
   result.fits = best->violations.empty();
   return result;
 }

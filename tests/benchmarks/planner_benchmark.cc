@@ -5,6 +5,8 @@
 #include "planner/best_practice.h"
 #include "planner/explanation.h"
 #include "planner/search_space.h"
+#include "planner/sensitivity.h"
+#include "planner/target.h"
 
 namespace tessera::planner {
 namespace {
@@ -14,6 +16,7 @@ struct Question {
   const char* cluster;
   int num_devices;
   int64_t global_batch_size;
+  int64_t sequence_length;
 };
 
 Request MakeRequest(const Question& question) {
@@ -22,19 +25,26 @@ Request MakeRequest(const Question& question) {
   request.job.cluster = spec::LoadCluster(question.cluster);
   request.job.num_devices = question.num_devices;
   request.job.training.global_batch_size = question.global_batch_size;
-  request.job.training.sequence_length = request.job.model.max_sequence_length;
+  request.job.training.sequence_length = question.sequence_length;
+  LoadTarget("megatron", request);
   return request;
 }
 
-// Every layout of the search space that keeps the rules, priced once; a cold cache each time.
+// Layouts of the search space that keep the rules, evenly taken from it, priced once each, without
+// any bound; a cold cache each time.
 void PriceLayouts(benchmark::State& state, const Question& question) {
+  constexpr size_t kMostLayouts = 50'000;
   const Request request = MakeRequest(question);
   std::vector<spec::ParallelSpec> layouts;
+  size_t interval = 1;
+  size_t num_valid = 0;
   ForEachLayout(request, [&](const spec::ParallelSpec& layout) {
-    const bool is_valid = spec::FindViolations(request.job.model, request.job.training, layout,
-                                               request.job.num_devices)
-                              .empty();
-    if (is_valid) layouts.push_back(layout);
+    if (FindRuleViolation(request, layout) || num_valid++ % interval != 0) return;
+    layouts.push_back(layout);
+    if (layouts.size() < 2 * kMostLayouts) return;
+    for (size_t i = 0; i < kMostLayouts; ++i) layouts[i] = std::move(layouts[2 * i]);
+    layouts.resize(kMostLayouts);
+    interval *= 2;
   });
   for ([[maybe_unused]] auto _ : state) {
     cost_model::JobCosts costs(request.job);
@@ -47,31 +57,42 @@ void PriceLayouts(benchmark::State& state, const Question& question) {
                                                    benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// From the request to the explained ranking, as `tessera plan` answers it.
+// From the request to the explained ranking, as `tessera plan` answers it: layouts of the whole
+// space, of them those priced, pruned by bounds and ruled out, and how many are decided a second.
 void Answer(benchmark::State& state, const Question& question) {
   const Request request = MakeRequest(question);
-  int64_t num_layouts = 0;
+  SearchResult search;
   for ([[maybe_unused]] auto _ : state) {
     cost_model::JobCosts costs(request.job);
-    const SearchResult search = Search(request, costs);
+    search = Search(request, costs);
     const auto practice = PriceBestPractice(request, costs);
+    if (search.rows.empty()) continue;
     benchmark::DoNotOptimize(Explain(request, search, practice));
-    num_layouts = search.num_layouts;
+    benchmark::DoNotOptimize(FindSensitivities(request, search));
   }
-  state.counters["layouts"] = static_cast<double>(num_layouts);
+  state.counters["layouts"] = static_cast<double>(search.num_layouts);
+  state.counters["priced"] = static_cast<double>(search.num_priced);
+  state.counters["pruned"] = static_cast<double>(search.num_pruned);
+  state.counters["ruled_out"] =
+      static_cast<double>(search.num_layouts - search.num_priced - search.num_pruned);
+  state.counters["layouts/s"] = benchmark::Counter(static_cast<double>(search.num_layouts),
+                                                   benchmark::Counter::kIsIterationInvariantRate);
 }
 
-constexpr Question kGpt3{"gpt3-175b", "dgx-a100-80gb", 1024, 1536};
-constexpr Question kLlama3{"llama3-405b", "dgx-h100", 16384, 2048};
-constexpr Question kTuring{"turing-530b", "dgx-a100-80gb", 2520, 2520};
-constexpr Question kSmall{"llama3-8b", "dgx-h100", 8, 512};
+constexpr Question kGpt3{"gpt3-175b", "dgx-a100-80gb", 1024, 1536, 2048};
+constexpr Question kLlama3{"llama3-405b", "dgx-h100", 16384, 2048, 8192};
+constexpr Question kTuring{"turing-530b", "dgx-a100-80gb", 2520, 2520, 2048};
+constexpr Question kSmall{"llama3-8b", "dgx-h100", 8, 512, 8192};
+constexpr Question kMixtral{"mixtral-8x7b", "dgx-h100", 256, 1024, 4096};
 
 BENCHMARK_CAPTURE(PriceLayouts, gpt3_175b_1024_a100, kGpt3)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(PriceLayouts, llama3_405b_16384_h100, kLlama3)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(PriceLayouts, turing_530b_2520_a100, kTuring)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(PriceLayouts, llama3_8b_8_h100, kSmall)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(PriceLayouts, mixtral_8x7b_256_h100, kMixtral)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Answer, gpt3_175b_1024_a100, kGpt3)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Answer, llama3_405b_16384_h100, kLlama3)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Answer, mixtral_8x7b_256_h100, kMixtral)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace tessera::planner

@@ -1,0 +1,237 @@
+#include "cost_model/spec/kept_tensors.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace tessera::spec {
+namespace {
+
+constexpr int64_t kMaskBytes = 1;
+constexpr int64_t kFloatBytes = 4;
+
+int64_t ElementBytes(const TrainingSpec& training) {
+  return base::SizeBytes(TypesOf(training.precision).activation);
+}
+
+bool IsGated(const ModelSpec& model) { return model.activation == ActivationKind::kSwiGlu; }
+
+int64_t BytesOf(const std::vector<SavedTensor>& tensors, const std::string& name) {
+  for (const SavedTensor& tensor : tensors) {
+    if (tensor.name == name) return tensor.num_bytes;
+  }
+  return 0;
+}
+
+// Elements of the attention's scores, where it keeps them.
+int64_t ScoreElements(const ParallelSpec& parallel, const LocalShape& shape) {
+  if (parallel.attention == AttentionKind::kFlash) return 0;
+  return shape.batch * shape.heads * shape.sequence * shape.sequence *
+         parallel.context_parallel_size;
+}
+
+// The kernel that computes attention keeps these; selective recomputation lets them go.
+bool IsAttentionStatistic(const SavedTensor& tensor) {
+  return tensor.name.starts_with("attention_stats");
+}
+
+// All of a layer's tensors, nothing recomputed.
+std::vector<SavedTensor> AllTensors(const ModelSpec& model, const TrainingSpec& training,
+                                    const ParallelSpec& parallel, const LayerForm& form,
+                                    const LocalShape& shape, const RuntimeSpec& runtime) {
+  ParallelSpec everything = parallel;
+  everything.recompute = Recompute::kNone;
+  std::vector<SavedTensor> tensors = LayerSavedTensors(model, training, everything, form, shape);
+  const int64_t element_bytes = ElementBytes(training);
+  const auto add = [&](const char* name, int64_t num_bytes) {
+    if (num_bytes > 0) tensors.push_back({name, num_bytes});
+  };
+  if (runtime.keeps_gathered_inputs && shape.sequence_parallel) {
+    for (SavedTensor& tensor : tensors) {
+      if (tensor.name.ends_with("norm_output")) tensor.num_bytes *= shape.tensor_parallel_size;
+    }
+  }
+  if (runtime.hidden_dropout) {
+    add("attention_dropout_mask", shape.local_tokens * shape.hidden * kMaskBytes);
+    add("mlp_dropout_mask", shape.local_tokens * shape.hidden * kMaskBytes);
+  }
+  if (runtime.attention_dropout) {
+    const int64_t scores = ScoreElements(parallel, shape);
+    add("attention_stats_dropout_mask", scores * kMaskBytes);
+    add("attention_stats_dropped", scores * element_bytes);
+  }
+  // Norms and rotations made of plain operations: the input in fp32; what is rotated, and the
+  // result.
+  if (!runtime.fused_norm) {
+    add("norm_inputs_fp32", 2 * shape.local_tokens * shape.hidden * kFloatBytes);
+  }
+  if (!runtime.fused_rope && model.position == PositionKind::kRope) {
+    add("rotated_queries_and_keys",
+        shape.tokens * (shape.heads + shape.kv_heads) * shape.head_dim * element_bytes);
+  }
+  // A chain of kernels keeps what passes between them: SwiGLU's gate, the root of a squared ReLU.
+  if (!runtime.fused_activation) {
+    add("mlp_activation_part", BytesOf(tensors, "mlp_activation"));
+  }
+  // Heads swapped for tokens: the product after it reads the output once swapped back.
+  if (runtime.autograd && parallel.context_parallel_size > 1 &&
+      parallel.context_kind == ContextKind::kAllToAll) {
+    add("attention_output_exchanged", BytesOf(tensors, "attention_output"));
+  }
+  return tensors;
+}
+
+// Products in order: q, k, v, attention's output, gate and up (or the first of the MLP), down.
+// Every other one is kept, from the first.
+std::vector<SavedTensor> AlternateProducts(const ModelSpec& model, const TrainingSpec& training,
+                                           const std::vector<SavedTensor>& all,
+                                           const LocalShape& shape) {
+  const int64_t element_bytes = ElementBytes(training);
+  const int64_t kv_bytes = shape.tokens * shape.kv_heads * shape.head_dim * element_bytes;
+  const int64_t hidden_bytes = BytesOf(all, "input");
+  std::vector<SavedTensor> kept = {{"input", hidden_bytes},
+                                   {"queries", BytesOf(all, "attention_output")},
+                                   {"values", kv_bytes},
+                                   {"attention_output", BytesOf(all, "attention_output")},
+                                   {"mlp_first_product", BytesOf(all, "mlp_activation")}};
+  if (IsGated(model)) kept.push_back({"mlp_output", hidden_bytes});
+  return kept;
+}
+
+}  // namespace
+
+LayerTensors LayerTensorsOf(const ModelSpec& model, const TrainingSpec& training,
+                            const ParallelSpec& parallel, const LayerForm& form,
+                            const LocalShape& shape, const RuntimeSpec& runtime) {
+  std::vector<SavedTensor> all = AllTensors(model, training, parallel, form, shape, runtime);
+  LayerTensors tensors;
+  switch (parallel.recompute) {
+    case Recompute::kNone:
+      tensors.kept = std::move(all);
+      break;
+    case Recompute::kSelective:
+      if (runtime.keeps_alternate_products) {
+        tensors.kept = AlternateProducts(model, training, all, shape);
+        tensors.restored = {all.begin() + 1, all.end()};
+        break;
+      }
+      for (SavedTensor& tensor : all) {
+        (IsAttentionStatistic(tensor) ? tensors.restored : tensors.kept)
+            .push_back(std::move(tensor));
+      }
+      break;
+    case Recompute::kFull:
+      tensors.kept = {all.front()};
+      tensors.restored = {all.begin() + 1, all.end()};
+      break;
+  }
+  return tensors;
+}
+
+std::vector<SavedTensor> HeadKeptTensors(const ModelSpec& model, const TrainingSpec& training,
+                                         const ParallelSpec& parallel, const LocalShape& shape,
+                                         const RuntimeSpec& runtime) {
+  std::vector<SavedTensor> tensors = HeadSavedTensors(model, training, parallel, shape);
+  const bool is_fp32 = !runtime.fused_cross_entropy || runtime.fp32_logits_gradient;
+  const int64_t logit_bytes = is_fp32 ? kFloatBytes : ElementBytes(training);
+  for (SavedTensor& tensor : tensors) {
+    if (tensor.name.ends_with("logits_gradient")) {
+      tensor.num_bytes = shape.tokens * shape.vocab * logit_bytes;
+    }
+  }
+  return tensors;
+}
+
+int64_t LayerWorkingBytes(const ModelSpec& model, const TrainingSpec& training,
+                          const ParallelSpec& parallel, const LayerForm& form,
+                          const LocalShape& shape, const RuntimeSpec& runtime) {
+  if (!runtime.autograd) return 0;
+  const int64_t gradient = shape.local_tokens * shape.hidden;
+  const int64_t element_bytes = ElementBytes(training);
+  if (form.has_experts) {
+    const int64_t widths = shape.hidden + shape.expert_ffn;
+    return (3 * shape.expert_rows * widths + 3 * gradient) * element_bytes;
+  }
+  const bool is_gated = IsGated(model);
+  const int64_t activation = shape.tokens * shape.ffn;
+  const int64_t weights = runtime.fused_gradient_accumulation ? 0 : shape.ffn * shape.hidden;
+  const int64_t mlp = activation * (is_gated ? 3 : 2) + 2 * gradient;
+  const int64_t softmax = 2 * ScoreElements(parallel, shape) - mlp;
+  const int64_t widest =
+      std::max({activation * (is_gated ? 2 : 1), activation + weights,
+                shape.tokens * shape.hidden - activation + weights * (is_gated ? 2 : 1), softmax});
+  return (gradient + widest) * element_bytes;
+}
+
+int64_t HeadPeakBytes(const ModelSpec& model, const TrainingSpec& training,
+                      const ParallelSpec& parallel, const LocalShape& shape,
+                      const RuntimeSpec& runtime) {
+  const int64_t kept_bytes = SumBytes(HeadKeptTensors(model, training, parallel, shape, runtime));
+  if (!runtime.autograd) return kept_bytes;
+  const int64_t element_bytes = ElementBytes(training);
+  const int64_t logits = shape.tokens * shape.vocab;
+  const int64_t inputs_bytes =
+      kept_bytes -
+      BytesOf(HeadKeptTensors(model, training, parallel, shape, runtime), "logits_gradient");
+  const int64_t gradient_bytes = runtime.fp32_logits_gradient ? kFloatBytes : element_bytes;
+  const int64_t loss_bytes =
+      logits * (runtime.fused_cross_entropy
+                    ? gradient_bytes
+                    : element_bytes + kFloatBytes * runtime.fp32_logits_copies);
+  // Gradients of the weights (a placeholder of theirs), of the norm's output; under sequence
+  // parallelism the gathered input and the scattered gradient; on a pipeline the buffer in which
+  // the next micro-batch arrives.
+  const int64_t own = shape.local_tokens * shape.hidden;
+  const int64_t gathered = shape.tokens * shape.hidden;
+  const bool has_weight_gradient =
+      runtime.weight_gradient_placeholders || !runtime.fused_gradient_accumulation;
+  const int64_t backward_elements = logits +
+                                    (has_weight_gradient ? shape.vocab * shape.hidden : 0) +
+                                    gathered + (shape.sequence_parallel ? gathered + own : 0) +
+                                    (parallel.pipeline_parallel_size > 1 ? own : 0);
+  return inputs_bytes + std::max(loss_bytes, backward_elements * element_bytes);
+}
+
+StageActivationBytes KeptBytesOf(const ModelSpec& model, const TrainingSpec& training,
+                                 const ParallelSpec& parallel, const VirtualStage& stage,
+                                 const RuntimeSpec& runtime) {
+  const LocalShape shape = MakeLocalShape(model, training, parallel);
+  StageActivationBytes bytes;
+  int64_t running_bytes = 0;
+  const auto add_layers = [&](const VirtualStage& layers, const ParallelSpec& alike) {
+    const PerForm<int> counts = CountForms(model, layers);
+    for (size_t i = 0; i < kNumLayerForms; ++i) {
+      if (counts[i] == 0) continue;
+      const LayerForm form = FormAt(i);
+      const LayerTensors layer = LayerTensorsOf(model, training, alike, form, shape, runtime);
+      bytes.layers_bytes += counts[i] * SumBytes(layer.kept);
+      running_bytes = std::max(running_bytes,
+                               SumBytes(layer.restored) +
+                                   LayerWorkingBytes(model, training, alike, form, shape, runtime));
+      if (parallel.schedule != ScheduleKind::kZeroBubbleH1) continue;
+      bytes.weight_operand_bytes +=
+          counts[i] * LayerWeightOperandBytes(model, training, alike, form, shape);
+    }
+  };
+  VirtualStage first_layers = stage;
+  first_layers.num_layers = RecomputedLayers(parallel, stage);
+  add_layers(first_layers, parallel);
+  VirtualStage other_layers = stage;
+  other_layers.first_layer += first_layers.num_layers;
+  other_layers.num_layers -= first_layers.num_layers;
+  if (other_layers.num_layers > 0) add_layers(other_layers, KeepingLayers(parallel));
+  if (stage.has_embedding) bytes.layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
+  if (runtime.keeps_stage_outputs && !stage.has_head) {
+    bytes.layers_bytes += PipelineTransferElements(shape) * ElementBytes(training);
+  }
+  bytes.saved_bytes = bytes.layers_bytes;
+  if (stage.has_head) {
+    bytes.saved_bytes += SumBytes(HeadKeptTensors(model, training, parallel, shape, runtime));
+    running_bytes =
+        std::max(running_bytes, HeadPeakBytes(model, training, parallel, shape, runtime));
+  }
+  bytes.working_bytes = bytes.layers_bytes + running_bytes;
+  return bytes;
+}
+
+}  // namespace tessera::spec

@@ -1,0 +1,135 @@
+#include "cost_model/stage_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <vector>
+
+namespace tessera::cost_model {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kMomentBytes = 8;  // AdamW's m and v in fp32
+
+// Elements behind Tessera's bytes.
+struct HeldElements {
+  int64_t weights = 0;
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+};
+
+HeldElements ElementsOf(const spec::StateBytes& state, const spec::TrainingSpec& training,
+                        const spec::ParallelSpec& parallel) {
+  const spec::PrecisionTypes types = spec::TypesOf(training.precision);
+  const int64_t optimizer_bytes = kMomentBytes + (types.has_master_weights ? kFloatBytes : 0);
+  return {.weights = state.weights_bytes / base::SizeBytes(types.parameter),
+          .gradients = state.gradients_bytes / spec::GradientBytes(training, parallel),
+          .optimizer = state.optimizer_bytes / optimizer_bytes};
+}
+
+}  // namespace
+
+spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::TrainingSpec& training,
+                              const spec::ParallelSpec& parallel,
+                              const spec::RuntimeSpec& runtime) {
+  const spec::PrecisionTypes types = spec::TypesOf(training.precision);
+  const HeldElements elements = ElementsOf(state, training, parallel);
+  int64_t gradient_bytes = spec::GradientBytes(training, parallel);
+  const bool is_fp32 = gradient_bytes == kFloatBytes;
+  int64_t optimizer_bytes = kMomentBytes;
+  if (types.has_master_weights && !runtime.fp32_parameters) optimizer_bytes += kFloatBytes;
+  if (runtime.fp32_gradient_shard && !is_fp32) {
+    // Unsharded, DeepSpeed copies each gradient and then all of them into one.
+    optimizer_bytes += parallel.zero_stage == 0 ? 2 * kFloatBytes : kFloatBytes;
+  }
+  if (runtime.compute_type_gradients && is_fp32 && types.has_master_weights) {
+    gradient_bytes += base::SizeBytes(types.activation);
+  }
+  spec::StateBytes bytes = state;
+  bytes.weights_bytes =
+      elements.weights * (runtime.fp32_parameters ? kFloatBytes : base::SizeBytes(types.parameter));
+  bytes.gradients_bytes = elements.gradients * gradient_bytes;
+  bytes.optimizer_bytes = elements.optimizer * optimizer_bytes;
+  return bytes;
+}
+
+int64_t PlaceholderBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                         const spec::ParallelSpec& parallel, const spec::VirtualStage& stage) {
+  spec::VirtualStage layers = stage;
+  layers.has_embedding = layers.has_head = false;
+  std::vector<std::vector<int64_t>> shapes;
+  for (const spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, layers)) {
+    if (parameter.global_shape.size() < 2) continue;
+    const spec::LocalSlice slice = spec::SliceOf(parameter, parallel.tensor_parallel_size, 0);
+    if (parameter.packed_with_previous && !shapes.empty()) {
+      shapes.back().front() += slice.shape.front();
+    } else {
+      shapes.push_back(slice.shape);
+    }
+  }
+  int64_t elements = 0;
+  for (const std::vector<int64_t>& shape : std::set(shapes.begin(), shapes.end())) {
+    int64_t product = 1;
+    for (const int64_t size : shape) product *= size;
+    elements += product;
+  }
+  return elements * base::SizeBytes(spec::TypesOf(training.precision).activation);
+}
+
+int NumCommunicators(const spec::ParallelSpec& parallel) {
+  int count = spec::WorldSize(parallel) > 1 ? 1 : 0;
+  for (const int size :
+       {parallel.tensor_parallel_size, parallel.pipeline_parallel_size, parallel.data_parallel_size,
+        parallel.context_parallel_size, parallel.expert_parallel_size}) {
+    if (size > 1) ++count;
+  }
+  return count;
+}
+
+StageBuffers BuffersOf(const spec::ClusterSpec& cluster, const spec::TrainingSpec& training,
+                       const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime,
+                       const StageParts& parts) {
+  StageBuffers buffers;
+  buffers.workspace_bytes =
+      runtime.autograd ? cluster.device.matmul_workspace_bytes : parts.workspace_bytes;
+  buffers.placeholder_bytes = runtime.weight_gradient_placeholders ? parts.placeholder_bytes : 0;
+  const int64_t element_bytes = base::SizeBytes(spec::TypesOf(training.precision).activation);
+  buffers.gathered_bytes = parts.state.gathered_bytes;
+  if (runtime.gathers_embedding_and_head && parts.state.gathered_bytes > 0) {
+    buffers.gathered_bytes += parts.end_elements * element_bytes;
+  }
+  if (parallel.data_parallel_size * parallel.context_parallel_size > 1) {
+    buffers.communication_bytes = runtime.communication_buffer_elements * element_bytes;
+  }
+  const double update_bytes =
+      runtime.update_bytes_per_parameter *
+      static_cast<double>(ElementsOf(parts.state, training, parallel).optimizer);
+  buffers.update_bytes = std::max<int64_t>(0, std::llround(update_bytes) - parts.activations_bytes);
+  buffers.context_bytes = cluster.device.reserved_memory_bytes +
+                          NumCommunicators(parallel) * cluster.device.communicator_memory_bytes;
+  return buffers;
+}
+
+spec::StageMemory AssembleStage(const spec::ClusterSpec& cluster,
+                                const spec::TrainingSpec& training,
+                                const spec::ParallelSpec& parallel,
+                                const spec::RuntimeSpec& runtime, const StageParts& parts) {
+  const spec::StateBytes state = StateBytesIn(parts.state, training, parallel, runtime);
+  const StageBuffers buffers = BuffersOf(cluster, training, parallel, runtime, parts);
+  spec::StageMemory memory;
+  memory.weights_bytes = state.weights_bytes;
+  memory.gradients_bytes = state.gradients_bytes;
+  memory.optimizer_bytes = state.optimizer_bytes;
+  memory.activations_bytes = parts.activations_bytes;
+  memory.buffers_bytes = buffers.workspace_bytes + buffers.placeholder_bytes +
+                         buffers.gathered_bytes + buffers.communication_bytes +
+                         buffers.update_bytes + buffers.context_bytes;
+  memory.context_bytes = buffers.context_bytes;
+  if (cluster.shared_compute_units == 0) {
+    memory.reserve_bytes =
+        std::llround(runtime.allocator_reserve * static_cast<double>(memory.Allocated()));
+  }
+  return memory;
+}
+
+}  // namespace tessera::cost_model

@@ -1,0 +1,78 @@
+#include "planner/search_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost_model/pipeline_run.h"
+
+namespace tessera::planner {
+namespace {
+
+// Work of the whole model for one micro-batch, as if on one stage.
+double WholeModelSeconds(cost_model::JobCosts& costs, const spec::ParallelSpec& layout) {
+  const spec::ModelSpec& model = costs.job().model;
+  const spec::VirtualStage all{
+      .num_layers = model.num_layers, .has_embedding = true, .has_head = true};
+  const bool recomputes_all = layout.recomputed_layers_per_virtual_stage.empty();
+  const spec::Recompute recompute = recomputes_all ? layout.recompute : spec::Recompute::kNone;
+  const cost_model::BlockCost cost = cost_model::StageCost(
+      costs.MicrobatchOf(layout, recompute).blocks, spec::CountForms(model, all), all);
+  return cost.Forward() + cost.Backward();
+}
+
+// Fewest over most layers of the chunks of a stage, where they differ most.
+double ChunkEvenness(const spec::ModelSpec& model, const spec::ParallelSpec& layout) {
+  const int num_stages = layout.pipeline_parallel_size;
+  const int num_chunks = layout.virtual_pipeline_size;
+  if (num_chunks == 1) return 1;
+  const std::vector<int>& layers = layout.layers_per_virtual_stage;
+  if (layers.empty()) {
+    const int share = model.num_layers / (num_stages * num_chunks);
+    const bool is_even = model.num_layers % (num_stages * num_chunks) == 0;
+    return is_even ? 1 : static_cast<double>(share) / (share + 1);
+  }
+  double evenness = 1;
+  for (int stage = 0; stage < num_stages; ++stage) {
+    int fewest = layers[stage];
+    int most = layers[stage];
+    for (int chunk = 1; chunk < num_chunks; ++chunk) {
+      fewest = std::min(fewest, layers[chunk * num_stages + stage]);
+      most = std::max(most, layers[chunk * num_stages + stage]);
+    }
+    if (most > 0) evenness = std::min(evenness, static_cast<double>(fewest) / most);
+  }
+  return evenness;
+}
+
+}  // namespace
+
+double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout) {
+  const cost_model::Job& job = costs.job();
+  const double work_s = WholeModelSeconds(costs, layout);
+  const auto m = static_cast<double>(spec::NumMicrobatches(job.training, layout));
+  const int p = layout.pipeline_parallel_size;
+  double bound_s = m * work_s / p;
+  const bool waits_for_whole_stages =
+      layout.schedule == spec::ScheduleKind::kOneForwardOneBackward ||
+      layout.schedule == spec::ScheduleKind::kGPipe;
+  if (waits_for_whole_stages) bound_s = work_s / (1 - std::pow(1 - 1 / m, p));
+  if (job.cluster.shared_compute_units > 0) {
+    const double ranks_per_stage = static_cast<double>(job.num_devices) / p;
+    bound_s = std::max(bound_s, m * work_s * ranks_per_stage / job.cluster.shared_compute_units);
+  }
+  return bound_s;
+}
+
+double ExactTimeBound(const cost_model::JobCosts& costs, const cost_model::FastPrice& price) {
+  constexpr double kRounding = 1e-9;
+  constexpr double kExtrapolation = 0.02;
+  const bool is_crowded = cost_model::Oversubscription(costs) > 1;
+  return price.step_time_s * (1 - (is_crowded ? kExtrapolation : kRounding));
+}
+
+double ExactNeededBound(const cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
+                        const cost_model::FastPrice& price) {
+  return price.needed_bytes * ChunkEvenness(costs.job().model, layout);
+}
+
+}  // namespace tessera::planner

@@ -1,0 +1,29 @@
+// What no layout of a family can undercut: admissible bounds, for a search that must not miss the
+// best.
+#pragma once
+
+#include "cost_model/step_cost.h"
+#include "planner/search_space.h"
+
+namespace tessera::planner {
+
+// Seconds that a step takes at least, whatever the layers of its stages and the end of the step:
+// every stage computes its share of m micro-batches, so the slowest m / p of the model's work W. A
+// stage of 1F1B or GPipe also waits for the passes of the stages before it, first forward and at
+// last backward: with w_r the work of stage r and P_r that of the stages before it, X >= P_r + m
+// w_r for all r, whose least solution over all partitions is W / (1 - (1 - 1 / m)^p). On a pool of
+// cores all ranks' work takes its share of the cores. `layout` has the mesh and the family's
+// choices; layers that may be recomputed or not count as not recomputed.
+// REQUIRES: FindViolations and FindUnpriced are empty.
+double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout);
+
+// Of a layout's fast price, what the exact one cannot be below. On a pool with more ranks than
+// cores, long runs are extrapolated: the bound leaves 2 % for that.
+double ExactTimeBound(const cost_model::JobCosts& costs, const cost_model::FastPrice& price);
+
+// Likewise of what the memory limit holds against the device's memory. The fast price takes every
+// chunk of an interleaved stage for its largest.
+double ExactNeededBound(const cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
+                        const cost_model::FastPrice& price);
+
+}  // namespace tessera::planner

@@ -1,0 +1,161 @@
+#include "cost_model/spec/kept_tensors.h"
+
+#include <gtest/gtest.h>
+
+#include "cost_model/spec/spec_json.h"
+#include "tests/cost_model/test_jobs.h"
+
+namespace tessera::spec {
+namespace {
+
+using cost_model::Job;
+using cost_model::RoundJob;
+
+int64_t LayerKeptBytes(const Job& job, const ParallelSpec& parallel, const RuntimeSpec& runtime) {
+  const LocalShape shape = MakeLocalShape(job.model, job.training, parallel);
+  return SumBytes(LayerTensorsOf(job.model, job.training, parallel, {}, shape, runtime).kept);
+}
+
+TEST(KeptTensorsTest, ARuntimeOfTesserasBehavioursHoldsWhatTheEngineHolds) {
+  const Job job = RoundJob(8);
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    for (const AttentionKind attention : {AttentionKind::kUnfused, AttentionKind::kFlash}) {
+      for (const ScheduleKind schedule :
+           {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kZeroBubbleH1}) {
+        ParallelSpec parallel;
+        parallel.tensor_parallel_size = 2;
+        parallel.pipeline_parallel_size = 2;
+        parallel.sequence_parallel = true;
+        parallel.recompute = recompute;
+        parallel.attention = attention;
+        parallel.schedule = schedule;
+        for (const VirtualStage& stage : PartitionStages(job.model, parallel)) {
+          const StageActivationBytes engine =
+              ActivationBytesOf(job.model, job.training, parallel, stage);
+          const StageActivationBytes runtime =
+              KeptBytesOf(job.model, job.training, parallel, stage, {});
+          EXPECT_EQ(runtime.saved_bytes, engine.saved_bytes);
+          EXPECT_EQ(runtime.layers_bytes, engine.layers_bytes);
+          EXPECT_EQ(runtime.working_bytes, engine.working_bytes);
+          EXPECT_EQ(runtime.weight_operand_bytes, engine.weight_operand_bytes);
+        }
+      }
+    }
+  }
+}
+
+// Korthikanti et al. 2022, arXiv:2205.05198, equations 1 to 5 and table 2, in units of sbh. The
+// statistics of the norms (two fp32 numbers a token each), which the paper leaves out, come on top.
+TEST(KeptTensorsTest, MegatronOf2021KeepsThePublishedBytesOfALayer) {
+  const Job job = RoundJob(8);
+  const RuntimeSpec runtime = LoadRuntime("megatron-lm-2021");
+  const double sb = 1024;
+  const double h = 1024;
+  const double scores = 5.0 * 16 * 1024 / h;  // 5 a s / h
+  const auto units = [&](const ParallelSpec& parallel, double statistics) {
+    return (static_cast<double>(LayerKeptBytes(job, parallel, runtime)) - statistics) / (sb * h);
+  };
+  ParallelSpec parallel;
+  parallel.attention = AttentionKind::kUnfused;
+  EXPECT_DOUBLE_EQ(units(parallel, 16 * sb), 34 + scores);
+  for (const int t : {2, 4, 8}) {
+    parallel.tensor_parallel_size = t;
+    parallel.sequence_parallel = false;
+    parallel.recompute = Recompute::kNone;
+    EXPECT_DOUBLE_EQ(units(parallel, 16 * sb), 10 + 24.0 / t + scores / t);
+    parallel.sequence_parallel = true;
+    EXPECT_DOUBLE_EQ(units(parallel, 16 * sb / t), (34 + scores) / t);
+    parallel.recompute = Recompute::kSelective;
+    EXPECT_DOUBLE_EQ(units(parallel, 16 * sb / t), 34.0 / t);
+    parallel.recompute = Recompute::kFull;
+    parallel.sequence_parallel = false;
+    EXPECT_DOUBLE_EQ(units(parallel, 0), 2);
+  }
+}
+
+// 1,024 tokens of 32,768 logits: 4 bytes each for an fp32 gradient or copy, 2 over the logits.
+TEST(KeptTensorsTest, LogitsTakeTheBytesOfTheirGradient) {
+  const Job job = RoundJob(1);
+  const LocalShape shape = MakeLocalShape(job.model, job.training, {});
+  const auto logits_bytes = [&](const RuntimeSpec& runtime) {
+    return HeadKeptTensors(job.model, job.training, {}, shape, runtime).back().num_bytes;
+  };
+  RuntimeSpec runtime;
+  EXPECT_EQ(logits_bytes(runtime), int64_t{4} * 1024 * 32768);
+  runtime.fp32_logits_gradient = false;
+  EXPECT_EQ(logits_bytes(runtime), int64_t{2} * 1024 * 32768);
+  runtime.fused_cross_entropy = false;
+  EXPECT_EQ(logits_bytes(runtime), int64_t{4} * 1024 * 32768);
+}
+
+// Logits in 16 bits and two fp32 copies: 10 bytes a logit on top of the head's other tensors.
+TEST(KeptTensorsTest, AnUnfusedLossHoldsItsCopiesOfTheLogits) {
+  const Job job = RoundJob(1);
+  const LocalShape shape = MakeLocalShape(job.model, job.training, {});
+  RuntimeSpec runtime;
+  runtime.autograd = true;
+  runtime.fused_cross_entropy = false;
+  runtime.fp32_logits_copies = 2;
+  const int64_t labels = int64_t{4} * 1024;
+  const int64_t norm = int64_t{2} * 2 * 1024 * 1024 + 8 * 1024;  // input and output, statistics
+  EXPECT_EQ(HeadPeakBytes(job.model, job.training, {}, shape, runtime),
+            labels + norm + int64_t{10} * 1024 * 32768);
+}
+
+TEST(KeptTensorsTest, DropoutKeepsAByteAnElement) {
+  const Job job = RoundJob(1);
+  RuntimeSpec runtime;
+  const int64_t without = LayerKeptBytes(job, {}, runtime);
+  runtime.hidden_dropout = true;
+  EXPECT_EQ(LayerKeptBytes(job, {}, runtime) - without, 2 * 1024 * 1024);
+}
+
+TEST(KeptTensorsTest, GatheredInputsAreNotShared) {
+  const Job job = RoundJob(4);
+  ParallelSpec parallel;
+  parallel.tensor_parallel_size = 4;
+  parallel.sequence_parallel = true;
+  RuntimeSpec runtime;
+  const int64_t shared = LayerKeptBytes(job, parallel, runtime);
+  runtime.keeps_gathered_inputs = true;
+  // Two outputs of norms of 2 sbh, a quarter of which each rank held before.
+  EXPECT_EQ(LayerKeptBytes(job, parallel, runtime) - shared, 2 * 2 * 1024 * 1024 * 3 / 4);
+}
+
+// SwiGLU's backward pass: its input's gradient, twice the MLP's width, where its output was, beside
+// the gradient of the layer's output.
+TEST(KeptTensorsTest, TheWorkingSetOfALayerIsThatOfItsActivation) {
+  Job job = RoundJob(1);
+  job.model.activation = ActivationKind::kSwiGlu;
+  const LocalShape shape = MakeLocalShape(job.model, job.training, {});
+  RuntimeSpec runtime;
+  EXPECT_EQ(LayerWorkingBytes(job.model, job.training, {}, {}, shape, runtime), 0);
+  runtime.autograd = true;
+  EXPECT_EQ(LayerWorkingBytes(job.model, job.training, {}, {}, shape, runtime),
+            2 * 1024 * (1024 + 2 * 4096));
+}
+
+TEST(KeptTensorsTest, LongerSequencesAndLargerMicrobatchesHoldMore) {
+  for (const char* name : {"tessera", "megatron-core", "megatron-lm-2021", "megatron-deepspeed",
+                           "deepspeed-zero3", "torchtitan", "internevo", "nanotron"}) {
+    const RuntimeSpec runtime = LoadRuntime(name);
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      int64_t last_bytes = 0;
+      for (const int64_t scale : {1, 2, 3}) {
+        Job job = RoundJob(1);
+        job.training.sequence_length = 512 * scale;
+        ParallelSpec parallel;
+        parallel.micro_batch_size = scale;
+        parallel.recompute = recompute;
+        const int64_t bytes = KeptBytesOf(job.model, job.training, parallel,
+                                          PartitionStages(job.model, parallel)[0], runtime)
+                                  .working_bytes;
+        EXPECT_GT(bytes, last_bytes) << name;
+        last_bytes = bytes;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::spec

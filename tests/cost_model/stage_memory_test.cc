@@ -1,0 +1,96 @@
+#include "cost_model/stage_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "cost_model/memory.h"
+#include "cost_model/memory_fast.h"
+#include "cost_model/spec/spec_json.h"
+#include "tests/cost_model/test_jobs.h"
+
+namespace tessera::cost_model {
+namespace {
+
+// Tessera's bytes of `elements` parameters in bf16, ZeRO 0.
+spec::StateBytes Unsharded(int64_t elements, base::DType reduce_type) {
+  spec::ParallelSpec parallel;
+  parallel.zero_stage = 0;
+  parallel.gradient_reduce_type = reduce_type;
+  return spec::StateBytesOf({.elements = elements}, RoundJob(1).training, parallel);
+}
+
+int64_t BytesOfAParameter(const std::string& runtime, base::DType reduce_type, int zero_stage = 1) {
+  spec::ParallelSpec parallel;
+  parallel.gradient_reduce_type = reduce_type;
+  parallel.zero_stage = zero_stage;
+  const spec::StateBytes state = StateBytesIn(Unsharded(1600, reduce_type), RoundJob(1).training,
+                                              parallel, spec::LoadRuntime(runtime));
+  return (state.weights_bytes + state.gradients_bytes + state.optimizer_bytes) / 1600;
+}
+
+// Rajbhandari et al. 2020, arXiv:1910.02054, section 3.1: 2 + 2 + 12; DeepSpeed copies the
+// gradients to fp32 for the update, without ZeRO twice. Megatron-LM: 2 + 4 + 12. FSDP: 4 + 4 + 8.
+// DeepSpeed with fp32 reduction (its bf16 optimizer) keeps 16-bit gradients beside.
+TEST(StageMemoryTest, AParameterTakesThePublishedBytes) {
+  EXPECT_EQ(BytesOfAParameter("megatron-core", base::DType::kFloat32), 18);
+  EXPECT_EQ(BytesOfAParameter("torchtitan", base::DType::kFloat32), 16);
+  EXPECT_EQ(BytesOfAParameter("megatron-deepspeed", base::DType::kBFloat16), 16 + 4);
+  EXPECT_EQ(BytesOfAParameter("megatron-deepspeed", base::DType::kBFloat16, 0), 16 + 8);
+  EXPECT_EQ(BytesOfAParameter("megatron-deepspeed", base::DType::kFloat32), 2 + 4 + 2 + 12);
+}
+
+// One matrix for q, k and v together, attention's output, two of the MLP: 3 + 1 + 4 + 4 h^2.
+TEST(StageMemoryTest, PlaceholdersAreOneForEachShape) {
+  const Job job = RoundJob(1);
+  const int64_t h2 = 1024 * 1024;
+  for (const int num_layers : {1, 3}) {
+    EXPECT_EQ(PlaceholderBytes(job.model, job.training, {}, {.num_layers = num_layers}),
+              2 * 12 * h2);
+  }
+}
+
+TEST(StageMemoryTest, AGroupOfRanksIsACommunicator) {
+  spec::ParallelSpec parallel;
+  EXPECT_EQ(NumCommunicators(parallel), 0);
+  parallel.tensor_parallel_size = 8;
+  EXPECT_EQ(NumCommunicators(parallel), 2);
+  parallel.pipeline_parallel_size = parallel.data_parallel_size = 2;
+  EXPECT_EQ(NumCommunicators(parallel), 4);
+}
+
+TEST(StageMemoryTest, TheUpdateNeedsWhatItsTemporariesExceedTheActivationsBy) {
+  const Job job = RoundJob(1);
+  spec::RuntimeSpec runtime;
+  runtime.update_bytes_per_parameter = 16;
+  StageParts parts{.state = Unsharded(1000, base::DType::kFloat32), .activations_bytes = 10'000};
+  EXPECT_EQ(BuffersOf(job.cluster, job.training, {}, runtime, parts).update_bytes, 6'000);
+  parts.activations_bytes = 20'000;
+  EXPECT_EQ(BuffersOf(job.cluster, job.training, {}, runtime, parts).update_bytes, 0);
+}
+
+// Searches price the same bytes as the schedule holds, but for the padding of buckets.
+TEST(StageMemoryTest, TheClosedFormHoldsWhatTheScheduleHolds) {
+  for (const char* runtime :
+       {"tessera", "megatron-core", "megatron-lm-2021", "megatron-deepspeed"}) {
+    for (const spec::Recompute recompute : {spec::Recompute::kNone, spec::Recompute::kFull}) {
+      for (const int pp : {1, 2, 4}) {
+        Job job = RoundJob(8);
+        job.runtime = spec::LoadRuntime(runtime);
+        spec::ParallelSpec parallel;
+        parallel.tensor_parallel_size = 2;
+        parallel.pipeline_parallel_size = pp;
+        parallel.data_parallel_size = 4 / pp;
+        parallel.recompute = recompute;
+        JobCosts costs(job);
+        const StepParts parts = MakeStepParts(costs, parallel);
+        const double played = NeededBytes(
+            MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages, job.runtime),
+            job.cluster, parallel, job.runtime);
+        EXPECT_NEAR(StepMemoryFast(costs, parallel, parts).needed_bytes / played, 1, 1e-4)
+            << runtime << " pp " << pp;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cost_model
