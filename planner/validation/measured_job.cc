@@ -21,15 +21,23 @@ bool Contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Nothing for a precision that no spec knows. Block-scaled forms of 8 bits run at the rate of fp8;
-// those of 4 bits are priced like them.
+// Nothing for a precision that no spec knows: "bf16", "mxfp8", "fp8-rowwise". Block-scaled forms of
+// 8 bits run at the rate of fp8; those of 4 bits are priced like them.
 std::optional<spec::Precision> PrecisionOf(const std::string& text) {
   if (Contains(text, "fp8") || Contains(text, "fp4")) return spec::Precision::kFp8;
-  return spec::PrecisionFromString(text);
+  if (Contains(text, "bf16")) return spec::Precision::kBf16;
+  if (Contains(text, "fp16")) return spec::Precision::kFp16;
+  if (Contains(text, "fp32")) return spec::Precision::kFp32;
+  return std::nullopt;
+}
+
+// Chunks of a stage; one stage alone is not split.
+int64_t VirtualPipelineSize(const MeasuredLayout& row) {
+  return row.pipeline_parallel_size > 1 ? row.virtual_pipeline_size.value_or(1) : 1;
 }
 
 spec::ScheduleKind ScheduleOf(const MeasuredLayout& row) {
-  if (row.virtual_pipeline_size.value_or(1) > 1) return spec::ScheduleKind::kInterleaved;
+  if (VirtualPipelineSize(row) > 1) return spec::ScheduleKind::kInterleaved;
   if (Contains(row.schedule, "gpipe")) return spec::ScheduleKind::kGPipe;
   if (Contains(row.schedule, "zb-h1")) return spec::ScheduleKind::kZeroBubbleH1;
   return spec::ScheduleKind::kOneForwardOneBackward;
@@ -48,7 +56,7 @@ std::optional<base::DType> GradientReduceType(const std::string& text) {
 // Layers of each virtual stage where embedding and head count as a layer each, for models that
 // leave just that room: 126 layers on 128 places.
 std::vector<int> LayersWithEndsAsLayers(const MeasuredLayout& row, int64_t num_layers) {
-  const int64_t num_stages = row.pipeline_parallel_size * row.virtual_pipeline_size.value_or(1);
+  const int64_t num_stages = row.pipeline_parallel_size * VirtualPipelineSize(row);
   if (num_stages < 2 || num_layers % num_stages == 0 || (num_layers + 2) % num_stages != 0) {
     return {};
   }
@@ -72,7 +80,7 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   parallel.data_parallel_size = static_cast<int>(row.data_parallel_size.value_or(
       std::max<int64_t>(1, measurement.hardware.num_devices / ranks_per_replica)));
   parallel.schedule = ScheduleOf(row);
-  parallel.virtual_pipeline_size = static_cast<int>(row.virtual_pipeline_size.value_or(1));
+  parallel.virtual_pipeline_size = static_cast<int>(VirtualPipelineSize(row));
   parallel.sequence_parallel =
       row.sequence_parallel.value_or(false) && row.tensor_parallel_size > 1;
   if (row.flash_attention) {
@@ -105,7 +113,9 @@ void FillRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
     RecomputeShare(model, 0.5, parallel);
     return;
   }
-  parallel.recompute = spec::RecomputeFromString(row.recompute).value_or(spec::Recompute::kNone);
+  parallel.recompute = Contains(row.recompute, "selective") ? spec::Recompute::kSelective
+                       : Contains(row.recompute, "full")    ? spec::Recompute::kFull
+                                                            : spec::Recompute::kNone;
 }
 
 // Every choice with every value of one more field.

@@ -233,6 +233,27 @@ TEST(JobMakerTest, NotesTurnOverlapOff) {
   EXPECT_FALSE(JobOf(row).choices[0].parallel.overlap_grad_reduce);
 }
 
+TEST(JobMakerTest, BlockScaledFormsOfEightBitsAreFp8) {
+  Measurement row = SmallRow();
+  row.hardware.gpu = "B200-180GB-SXM";
+  for (const char* precision : {"fp8", "mxfp8", "fp8-rowwise"}) {
+    row.layout.precision = precision;
+    EXPECT_EQ(JobOf(row).job.training.precision, spec::Precision::kFp8) << precision;
+  }
+}
+
+TEST(JobMakerTest, AFrameworkHasItsRuntime) {
+  Measurement row = SmallRow();
+  EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-lm-2021");  // without flash attention
+  row.framework = "Megatron-DeepSpeed";
+  EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-deepspeed");
+  row.framework = "NeMo/Megatron-Core";
+  row.layout.flash_attention = true;
+  EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-core");
+  row.framework = "llm-foundry (Composer+PyTorch FSDP)";
+  EXPECT_EQ(JobOf(row).job.runtime.name, "pytorch-fsdp");
+}
+
 TEST(JobMakerTest, ARowThatCannotBePricedSaysWhy) {
   Measurement row = SmallRow();
   row.hardware.gpu = "MI300X";
