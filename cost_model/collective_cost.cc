@@ -35,7 +35,7 @@ Bandwidth BandwidthOf(double bytes, const GroupPlacement& placement, const Netwo
   if (placement.num_nodes == 1) return bandwidth;
   const int ranks = placement.ranks_per_node;
   bandwidth.inter_bytes_per_s =
-      ranks * InterNodeBandwidth(network, ranks * placement.groups_per_node) *
+      GroupNicBandwidth(network, placement) *
       EfficiencyAt(network.cluster.inter_node.size_efficiency, bytes / ranks);
   if (placement.num_nodes > placement.nodes_per_pod) {
     // `pod_share` of what the nodes of a pod send leaves it.
@@ -83,6 +83,7 @@ double HierarchicalSeconds(int passes, double bytes, const GroupPlacement& place
   const double local = placement.ranks_per_node;
   const double nodes = placement.num_nodes;
   if (nodes == 1 || local == 1) return kNever;  // it is a ring
+  if (!network.cluster.collectives.hierarchical) return kNever;
   const Bandwidth bandwidth = RingBandwidth(bytes, placement, network);
   return SecondsOf({.intra_messages = passes * (local - 1),
                     .inter_messages = passes * (nodes - 1),
@@ -101,8 +102,7 @@ void AddTreesOverNodes(double bytes, const GroupPlacement& placement, const Netw
   const int nodes = placement.num_nodes;
   if (nodes == 1) return;
   // Inner nodes of one tree are leaves of the other: in all, two bytes leave a node for each byte
-  // of the tensor. Two nodes just swap their halves.
-  const double bytes_out = nodes == 2 ? bytes : 2 * bytes;
+  // of the tensor.
   demand.inter_messages = 2 * TreeDepth(nodes);
   demand.inter_s =
       bytes_out / (bandwidth.inter_bytes_per_s * network.cluster.collectives.tree_efficiency);

@@ -16,7 +16,7 @@ enum class CollectiveAlgorithm : uint8_t { kRing, kTree, kHierarchical, kNvls };
 //   node, and out of each node, whose NICs the rings share (Patarasuk and Yuan 2009). Links of both
 //   levels work at the same time.
 // kTree: two binary trees over the nodes, each for half of the bytes, chains within (Sanders et al.
-//   2009): twice the depth in messages; twice the bytes over a link, once out of each of two nodes.
+//   2009): twice the depth in messages, twice the bytes over a link and out of a node.
 // kHierarchical: reduce-scatter within each node, rings over the nodes, one for each local rank
 //   with its 1 / ranks_per_node of the bytes, all-gather within; one level after the other.
 // kNvls: the switches of a node add and spread: (1 + 1 / g) of the bytes over a device's link;

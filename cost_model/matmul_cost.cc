@@ -56,19 +56,21 @@ double ProductBytes(const base::OpRecord& record, const RankDevice& device) {
          (has_aux ? elements.c * result_bytes : 0);
 }
 
-// Operands cast to 8 bits: read, written as they are and transposed for the other products. The
-// forward pass casts the input and the weight, the data gradient casts the output's gradient; the
-// weight gradient finds both cast.
+// Casts to 8 bits. The kernel that makes a product's input writes it cast, and transposed for the
+// weight gradient: one byte more. The output's gradient is cast by a kernel of its own before the
+// data gradient: read, written as it is and transposed. The weight gradient finds both cast, and
+// weights are cast once a step.
 KernelTime CastTime(const base::OpRecord& record, const RankDevice& device) {
   if (device.matmul_element_bytes >= device.element_bytes) return {};
-  const MatMulElements elements = ElementsOf(record);
-  const auto bytes_per_element =
-      static_cast<double>(device.element_bytes + 2 * device.matmul_element_bytes);
+  const double operand_elements = ElementsOf(record).a;
+  const auto cast_bytes = static_cast<double>(device.matmul_element_bytes);
   switch (static_cast<base::MatMulLayout>(record.dims[3])) {
     case base::MatMulLayout::kNT:
-      return StreamTime((elements.a + elements.b) * bytes_per_element, 2, device);
+      return {.device_s = StreamSeconds(operand_elements * cast_bytes, device)};
     case base::MatMulLayout::kNN:
-      return StreamTime(elements.a * bytes_per_element, 1, device);
+      return StreamTime(
+          operand_elements * (static_cast<double>(device.element_bytes) + 2 * cast_bytes), 1,
+          device);
     case base::MatMulLayout::kTN:
       return {};
   }

@@ -191,6 +191,7 @@ Network MakeNetwork(const spec::ClusterSpec& cluster, int world_size) {
   network.rank_nic_bytes_per_s =
       nic * (cluster.fabric.rail_nics ? std::max(1.0, nics_per_host / cluster.devices_per_node)
                                       : nics_per_host);
+  if (cluster.fabric.rail_nics) network.ranks_per_nic = cluster.devices_per_node / nics_per_host;
   network.protocols.push_back({.bandwidth_share = 1,
                                .intra_node_latency_s = cluster.intra_node.latency_s,
                                .inter_node_latency_s = cluster.inter_node.latency_s});
@@ -203,6 +204,16 @@ Network MakeNetwork(const spec::ClusterSpec& cluster, int world_size) {
 
 double InterNodeBandwidth(const Network& network, int num_senders) {
   return std::min(network.node_nic_bytes_per_s / num_senders, network.rank_nic_bytes_per_s);
+}
+
+double GroupNicBandwidth(const Network& network, const GroupPlacement& placement) {
+  const int ranks = placement.ranks_per_node;
+  const int groups = placement.groups_per_node;
+  const double fair_share = ranks * InterNodeBandwidth(network, ranks * groups);
+  if (network.ranks_per_nic <= 1 || ranks == 1 || groups == 1) return fair_share;
+  // First ranks of the groups sit side by side, at as few NICs.
+  const double nics_in_use = std::ceil(groups / network.ranks_per_nic);
+  return std::min(fair_share, nics_in_use * network.rank_nic_bytes_per_s / groups);
 }
 
 double IntraNodeBandwidth(const spec::ClusterSpec& cluster, int ranks_on_node) {

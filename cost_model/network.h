@@ -74,6 +74,7 @@ struct Network {
   int64_t ranks_on_pod = 0;  // 0: one pod
   double node_nic_bytes_per_s = 0;
   double rank_nic_bytes_per_s = 0;  // the most that one rank can send
+  double ranks_per_nic = 0;  // that have this NIC beside them alone; 0: any NIC serves any rank
   // Small-message protocols, after the one at full bandwidth and the links' latencies.
   std::vector<spec::ProtocolSpec> protocols;
   double straggler_share = 0;  // by which the slowest rank is slower than the mean one
@@ -83,6 +84,9 @@ Network MakeNetwork(const spec::ClusterSpec& cluster, int world_size);
 // Bytes per second that one of `num_senders` ranks of a node reaches towards other nodes when all
 // of them send: the node's NICs shared out, at most those that the rank can use.
 double InterNodeBandwidth(const Network& network, int num_senders);
+
+// What all ranks of a group on one node reach together, all groups of the kind sending.
+double GroupNicBandwidth(const Network& network, const GroupPlacement& placement);
 
 // Bandwidth between two ranks of a node. On a shared pool a transfer is a copy in memory, whose
 // bandwidth those of the `ranks_on_node` ranks share that run at the same time.

@@ -96,6 +96,8 @@ struct ProtocolSpec {
 struct CollectiveSpec {
   double overhead_s = 0;  // of one collective or transfer, whatever its size: launch and meeting
   std::vector<ProtocolSpec> protocols;  // beside the one at full bandwidth and the links' latencies
+  // Whether a collective across nodes may run in levels: within the nodes, between them, within.
+  bool hierarchical = true;
   // Share of a ring's bandwidth that double binary trees and their like reach; 0: there are none.
   double tree_efficiency = 0;
   // Share of the link bandwidth that reductions inside the switches reach (NVLink SHARP); 0: none.
@@ -109,8 +111,9 @@ struct CollectiveSpec {
 
 // The network between NVLink domains.
 struct FabricSpec {
-  // True: each device sends through the NICs beside it alone. False: all devices of a node share
-  // all its NICs.
+  // True: each device sends through the NIC beside it alone, and where several devices share a NIC,
+  // a group with some but not all of a node's devices enters and leaves by one NIC, that of its
+  // first device there. False: all devices of a node share all its NICs.
   bool rail_nics = false;
   // Nodes under switches that are not oversubscribed; 0: all of them. Beyond, links between such
   // pods carry 1 / oversubscription of what their nodes can send.

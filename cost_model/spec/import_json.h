@@ -17,10 +17,12 @@ ModelSpec ModelFromHuggingFace(const nlohmann::json& document, const std::string
 // Megatron-LM arguments by their long names, flat or grouped in sections, with underscores or
 // dashes. Absent ones take Megatron-LM's defaults for GPT; a vocabulary that is not given is
 // GPT-2's 50257. Arguments that change neither mathematics nor layout are skipped; unknown ones
-// and mathematics we do not have are a base::ConfigError. `training`, `parallel` and `keys_set`
-// as in LoadModel; each may be null.
+// and mathematics we do not have are a base::ConfigError. `is_command_line`: the document is a
+// command line's text; if it is a run's whole one (--micro-batch-size is among its arguments),
+// Megatron-LM's defaults hold for layout arguments that are absent. `training`, `parallel` and
+// `keys_set` as in LoadModel; each may be null.
 ModelSpec ModelFromMegatron(const nlohmann::json& document, const std::string& file,
-                            TrainingSpec* training, ParallelSpec* parallel,
+                            bool is_command_line, TrainingSpec* training, ParallelSpec* parallel,
                             std::vector<std::string>* keys_set);
 
 // A YAML mapping as JSON, plain scalars typed by YAML's core rules. Throws base::ConfigError with

@@ -69,9 +69,10 @@ ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training, Par
                     std::vector<std::string>* keys_set) {
   const std::string path = Resolve("models", "model", name_or_path);
   const std::string text = ReadTextFile(path);
-  const json document = LooksLikeArguments(text) ? ParseArguments(text, path)
-                        : IsYaml(path)           ? ParseYaml(text, path)
-                                                 : ParseJson(text, path);
+  const bool is_command_line = LooksLikeArguments(text);
+  const json document = is_command_line ? ParseArguments(text, path)
+                        : IsYaml(path)  ? ParseYaml(text, path)
+                                        : ParseJson(text, path);
   switch (FormatOf(document, path)) {
     case ModelFormat::kOwn:
       return ModelFromJson(document, path);
@@ -80,7 +81,7 @@ ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training, Par
     case ModelFormat::kMegatron:
       break;
   }
-  return ModelFromMegatron(document, path, training, parallel, keys_set);
+  return ModelFromMegatron(document, path, is_command_line, training, parallel, keys_set);
 }
 
 ClusterSpec LoadCluster(const std::string& name_or_path) {

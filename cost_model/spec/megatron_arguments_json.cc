@@ -1,6 +1,8 @@
 #include "cost_model/spec/megatron_arguments_json.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -108,6 +110,35 @@ std::optional<std::size_t> MegatronArguments::Choice(const std::vector<std::stri
   if (argument == nullptr) return std::nullopt;
   return FieldReader(*argument->section, file_, argument->section_pointer)
       .Name(argument->key, choices, 0, Presence::kRequired);
+}
+
+std::optional<std::string> MegatronArguments::Text(const std::vector<std::string>& names) {
+  const Argument* argument = Find(names);
+  if (argument == nullptr) return std::nullopt;
+  const json& value = argument->section->at(argument->key);
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number() && !value.is_array()) Fail(names, DescribeJson(value), "text");
+  return value.dump();
+}
+
+std::optional<std::vector<int64_t>> MegatronArguments::Integers(
+    const std::vector<std::string>& names) {
+  std::optional<std::string> text = Text(names);
+  if (!text) return std::nullopt;
+  const auto is_bracket = [](char c) { return std::strchr("()[] ", c) != nullptr; };
+  text->erase(std::remove_if(text->begin(), text->end(), is_bracket), text->end());
+  std::vector<int64_t> values;
+  for (const char* begin = text->data(); begin != nullptr;) {
+    const char* end = text->data() + text->size();
+    int64_t value = 0;
+    const auto [stop, error] = std::from_chars(begin, end, value);
+    if (error != std::errc() || (stop != end && *stop != ',')) {
+      Fail(names, '"' + *text + '"', "integers separated by commas");
+    }
+    values.push_back(value);
+    begin = stop == end ? nullptr : stop + 1;
+  }
+  return values;
 }
 
 bool MegatronArguments::Given(const std::vector<std::string>& names) {

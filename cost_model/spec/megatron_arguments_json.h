@@ -31,6 +31,10 @@ class MegatronArguments {
   // One of `choices`; returns its index.
   std::optional<std::size_t> Choice(const std::vector<std::string>& names,
                                     const std::vector<std::string>& choices);
+  // A word, a number, or a list of integers as it stands in Python ("[0,1]").
+  std::optional<std::string> Text(const std::vector<std::string>& names);
+  // A list of integers, or one as text: "4095,0" or "(4095,0)".
+  std::optional<std::vector<int64_t>> Integers(const std::vector<std::string>& names);
   // Whether an argument is given as anything but null or false; its type is not looked at.
   bool Given(const std::vector<std::string>& names);
   // Refuses any value but null and `only`.

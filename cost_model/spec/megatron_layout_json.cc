@@ -3,152 +3,146 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/base/check.h"
+#include "cost_model/spec/megatron_pipeline_json.h"
 
 namespace tessera::spec {
 namespace {
 
 using base::Concat;
+using Show = MegatronFields::Show;
 
-using Names = std::vector<std::string>;
-
-// Reads an argument into a field and notes the field's name.
-class Sink {
- public:
-  Sink(MegatronArguments& arguments, std::vector<std::string>& keys_set)
-      : arguments_(arguments), keys_set_(keys_set) {}
-
-  template <typename Field, typename Value>
-  bool Set(const char* key, Field& field, const std::optional<Value>& value) {
-    if (!value) return false;
-    field = static_cast<Field>(*value);
-    keys_set_.push_back(key);
-    return true;
+void VisitTensorParallel(MegatronFields& fields, ParallelSpec& parallel) {
+  fields.Integer("tensor_parallel_size", parallel.tensor_parallel_size,
+                 {"tensor_model_parallel_size", "tensor_parallel_size"}, 1, kSizeRange,
+                 Show::kAlways);
+  // Megatron-LM turns both off at size 1.
+  const bool is_cut = parallel.tensor_parallel_size > 1;
+  if (!fields.is_reading() && !is_cut) return;
+  fields.Flag("sequence_parallel", parallel.sequence_parallel, {"sequence_parallel"});
+  if (!fields.is_reading() && parallel.overlap_tp_comm && !parallel.sequence_parallel) {
+    fields.Warn(
+        "Megatron-LM overlaps tensor-parallel communication under sequence parallelism "
+        "only: --tp-comm-overlap is left out.");
+    return;
   }
-  MegatronArguments& arguments() { return arguments_; }
-
- private:
-  MegatronArguments& arguments_;
-  std::vector<std::string>& keys_set_;
-};
-
-void ReadPrecision(Sink& sink, TrainingSpec& training) {
-  MegatronArguments& arguments = sink.arguments();
-  const std::optional<bool> bf16 = arguments.Flag({"bf16"});
-  const std::optional<bool> fp16 = arguments.Flag({"fp16"});
-  const bool fp8 = arguments.Given({"fp8", "fp8_format"});
-  arguments.Skip({"fp8_margin", "fp8_interval", "fp8_amax_history_len", "fp8_amax_compute_algo",
-                  "fp8_param_gather", "fp8_recipe"});
-  if (bf16.value_or(false) && fp16.value_or(false)) {
-    arguments.Fail({"fp16"}, "true", "false (bf16 is true)");
-  }
-  std::optional<Precision> precision;
-  if (bf16 || fp16) precision = Precision::kFp32;  // Megatron-LM's, where both are false
-  if (bf16.value_or(false)) precision = Precision::kBf16;
-  if (fp16.value_or(false)) precision = Precision::kFp16;
-  if (fp8) precision = Precision::kFp8;
-  sink.Set("precision", training.precision, precision);
+  fields.Flag("overlap_tp_comm", parallel.overlap_tp_comm, {"tp_comm_overlap"});
 }
 
-void ReadOptimizer(Sink& sink, OptimizerSpec& optimizer) {
-  MegatronArguments& arguments = sink.arguments();
-  const NumberRange beta = {.minimum = 0, .maximum = 1};
-  sink.Set("lr", optimizer.lr, arguments.Number({"lr"}, kNotNegative));
-  sink.Set("min_lr", optimizer.min_lr, arguments.Number({"min_lr"}, kNotNegative));
-  sink.Set("lr_warmup_steps", optimizer.lr_warmup_steps,
-           arguments.Integer({"lr_warmup_iters"}, kCountRange));
-  sink.Set("lr_decay_steps", optimizer.lr_decay_steps,
-           arguments.Integer({"lr_decay_iters"}, kCountRange));
-  sink.Set("lr_decay_style", optimizer.lr_decay_style,
-           arguments.Choice({"lr_decay_style"}, {"constant", "linear", "cosine"}));
-  sink.Set("adam_beta1", optimizer.adam_beta1, arguments.Number({"adam_beta1"}, beta));
-  sink.Set("adam_beta2", optimizer.adam_beta2, arguments.Number({"adam_beta2"}, beta));
-  sink.Set("adam_eps", optimizer.adam_eps, arguments.Number({"adam_eps"}, kNotNegative));
-  sink.Set("weight_decay", optimizer.weight_decay,
-           arguments.Number({"weight_decay"}, kNotNegative));
-  sink.Set("clip_grad", optimizer.clip_grad, arguments.Number({"clip_grad"}, kNotNegative));
+void VisitContextParallel(MegatronFields& fields, ParallelSpec& parallel) {
+  fields.Integer("context_parallel_size", parallel.context_parallel_size, {"context_parallel_size"},
+                 1);
+  if (!fields.is_reading() && parallel.context_parallel_size == 1) return;
+  fields.Choice<ContextKind>("context_kind", parallel.context_kind, {"cp_comm_type"},
+                             {{"p2p", ContextKind::kRing},
+                              {"allgather", ContextKind::kAllGather},
+                              {"a2a", ContextKind::kAllToAll}},
+                             ContextKind::kRing);
 }
 
-void ReadPipeline(Sink& sink, int num_layers, ParallelSpec& parallel) {
-  MegatronArguments& arguments = sink.arguments();
-  sink.Set("pipeline_parallel_size", parallel.pipeline_parallel_size,
-           arguments.Integer({"pipeline_model_parallel_size", "pipeline_parallel_size"}));
-  const std::optional<int64_t> chunks =
-      arguments.Integer({"virtual_pipeline_model_parallel_size", "virtual_pipeline_size",
-                         "num_virtual_stages_per_pipeline_rank"});
-  const Names per_chunk_names = {"num_layers_per_virtual_pipeline_stage"};
-  const std::optional<int64_t> layers_per_chunk = arguments.Integer(per_chunk_names);
-  std::optional<int64_t> size = chunks;
-  if (layers_per_chunk) {
-    const int64_t per_round = *layers_per_chunk * parallel.pipeline_parallel_size;
-    if (num_layers % per_round != 0) {
-      arguments.Fail(per_chunk_names, Concat(*layers_per_chunk),
-                     Concat("a size that cuts ", num_layers, " layers evenly over ",
-                            parallel.pipeline_parallel_size, " stages"));
+void VisitExpertParallel(MegatronFields& fields, const ModelSpec& model,
+                         const TrainingSpec& training, ParallelSpec& parallel) {
+  if (!fields.is_reading() && !model.moe) return;
+  fields.Integer("expert_parallel_size", parallel.expert_parallel_size,
+                 {"expert_model_parallel_size", "expert_parallel_size"}, 1);
+  fields.Integer("expert_tensor_parallel_size", parallel.expert_tensor_parallel_size,
+                 {"expert_tensor_parallel_size"}, 0);
+  if (fields.is_reading()) return;
+  if (parallel.expert_parallel_size > 1 && training.precision == Precision::kFp16) {
+    fields.Refuse("precision", "Megatron-LM has no expert parallelism in fp16");
+  }
+  const int tp = parallel.tensor_parallel_size;
+  const int expert_tp = parallel.expert_tensor_parallel_size;
+  if ((expert_tp == 0 ? tp : expert_tp) > 1 && !parallel.sequence_parallel) {
+    fields.Refuse("sequence parallelism",
+                  "Megatron-LM splits experts over tensor-parallel ranks under sequence "
+                  "parallelism only");
+  }
+}
+
+// Without "flash" a backend is chosen at run time, which latent attention needs: its heads of
+// queries and keys are wider than those of values.
+void VisitAttention(MegatronFields& fields, const ModelSpec& model, ParallelSpec& parallel) {
+  if (!fields.is_reading()) {
+    const char* flash = model.mla ? "auto" : "flash";
+    fields.Write("attention_backend",
+                 parallel.attention == AttentionKind::kFlash ? flash : "unfused");
+    return;
+  }
+  MegatronArguments& arguments = fields.arguments();
+  std::optional<AttentionKind> kind;
+  if (const auto flash = arguments.Flag({"use_flash_attn"})) {
+    kind = *flash ? AttentionKind::kFlash : AttentionKind::kUnfused;
+  }
+  const std::optional<std::size_t> backend =
+      arguments.Choice({"attention_backend"}, {"flash", "fused", "auto", "unfused", "local"});
+  constexpr std::size_t kFirstUnfused = 3;
+  if (backend) {
+    kind = *backend < kFirstUnfused ? AttentionKind::kFlash : AttentionKind::kUnfused;
+  }
+  fields.Set("attention", parallel.attention, kind, std::optional(AttentionKind::kFlash));
+}
+
+// The order of the axes longer than one, without the experts', whose ranks are among the others.
+std::string OrderOf(const std::string& rank_order, const ParallelSpec& parallel) {
+  const std::pair<const char*, int> kSizes[] = {{"tp", parallel.tensor_parallel_size},
+                                                {"cp", parallel.context_parallel_size},
+                                                {"dp", parallel.data_parallel_size},
+                                                {"pp", parallel.pipeline_parallel_size}};
+  std::string order;
+  for (std::size_t place = 0; place < rank_order.size(); place += 3) {
+    const std::string axis = rank_order.substr(place, 2);
+    for (const auto& [name, size] : kSizes) {
+      if (axis == name && size > 1) order += axis;
     }
-    size = num_layers / per_round;
   }
-  sink.Set("virtual_pipeline_size", parallel.virtual_pipeline_size, size);
-  if (size.value_or(1) > 1) {
-    sink.Set("schedule", parallel.schedule, std::optional(ScheduleKind::kInterleaved));
-  }
+  return order;
 }
 
-void ReadRecompute(Sink& sink, ParallelSpec& parallel) {
-  MegatronArguments& arguments = sink.arguments();
-  std::optional<Recompute> recompute;
-  const Names names = {"recompute_granularity"};
-  if (const auto index = arguments.Choice(names, {"full", "selective"})) {
-    recompute = *index == 0 ? Recompute::kFull : Recompute::kSelective;
+void VisitRankOrder(MegatronFields& fields, ParallelSpec& parallel) {
+  const std::string standard = ParallelSpec{}.rank_order;
+  const std::string data_last = "tp-cp-ep-pp-dp";
+  if (fields.is_reading()) {
+    std::optional<std::string> order;
+    if (const auto mapped = fields.arguments().Flag({"use_tp_pp_dp_mapping"})) {
+      order = *mapped ? data_last : standard;
+    }
+    fields.Set("rank_order", parallel.rank_order, order, std::optional(standard));
+    return;
   }
-  if (arguments.FlagOr({"recompute_activations"}, false)) recompute = Recompute::kSelective;
-  if (arguments.FlagOr({"checkpoint_activations"}, false)) recompute = Recompute::kFull;
-  arguments.Only("recompute_method", "uniform", "every layer recomputed");
-  arguments.Only("recompute_num_layers", 1, "one layer recomputed at a time");
-  arguments.Skip({"distribute_saved_activations"});
-  sink.Set("recompute", parallel.recompute, recompute);
+  const std::string order = OrderOf(parallel.rank_order, parallel);
+  if (order == OrderOf(standard, parallel)) return;
+  if (order == OrderOf(data_last, parallel)) return fields.Write("use_tp_pp_dp_mapping");
+  fields.Refuse("rank order", Concat("Megatron-LM orders ranks by ", standard, " or ", data_last,
+                                     ", not ", parallel.rank_order));
 }
 
 }  // namespace
 
-void ReadMegatronTraining(MegatronArguments& arguments, TrainingSpec& training,
-                          std::vector<std::string>& keys_set) {
-  Sink sink(arguments, keys_set);
-  sink.Set("sequence_length", training.sequence_length,
-           arguments.Integer({"seq_length", "seq_len", "sequence_length", "encoder_seq_length"}));
-  sink.Set("global_batch_size", training.global_batch_size,
-           arguments.Integer({"global_batch_size"}));
-  sink.Set("steps", training.steps, arguments.Integer({"train_iters"}, kCountRange));
-  sink.Set("seed", training.seed, arguments.Integer({"seed"}, kCountRange));
-  ReadOptimizer(sink, training.optimizer);
-  ReadPrecision(sink, training);
-}
-
-void ReadMegatronLayout(MegatronArguments& arguments, int num_layers, ParallelSpec& parallel,
-                        std::vector<std::string>& keys_set) {
-  Sink sink(arguments, keys_set);
-  sink.Set("tensor_parallel_size", parallel.tensor_parallel_size,
-           arguments.Integer({"tensor_model_parallel_size", "tensor_parallel_size"}));
-  ReadPipeline(sink, num_layers, parallel);
-  sink.Set("data_parallel_size", parallel.data_parallel_size,
-           arguments.Integer({"data_parallel_size"}));
-  sink.Set("context_parallel_size", parallel.context_parallel_size,
-           arguments.Integer({"context_parallel_size"}));
-  sink.Set("expert_parallel_size", parallel.expert_parallel_size,
-           arguments.Integer({"expert_model_parallel_size", "expert_parallel_size"}));
-  sink.Set("micro_batch_size", parallel.micro_batch_size, arguments.Integer({"micro_batch_size"}));
-  sink.Set("sequence_parallel", parallel.sequence_parallel, arguments.Flag({"sequence_parallel"}));
-  ReadRecompute(sink, parallel);
-  sink.Set("zero_stage", parallel.zero_stage, arguments.Flag({"use_distributed_optimizer"}));
-  std::optional<AttentionKind> attention;
-  if (const auto flash = arguments.Flag({"use_flash_attn"})) {
-    attention = *flash ? AttentionKind::kFlash : AttentionKind::kUnfused;
+void VisitMegatronLayout(MegatronFields& fields, const ModelSpec& model,
+                         const TrainingSpec& training, ParallelSpec& parallel) {
+  fields.Section("Layout");
+  VisitTensorParallel(fields, parallel);
+  VisitMegatronPipeline(fields, model, parallel);
+  if (fields.is_reading()) {  // Megatron-LM derives it from the number of processes
+    fields.Integer("data_parallel_size", parallel.data_parallel_size, {"data_parallel_size"},
+                   std::nullopt);
+    fields.arguments().Skip({"no_scatter_gather_tensors_in_pipeline"});
   }
-  sink.Set("attention", parallel.attention, attention);
-  sink.Set("overlap_grad_reduce", parallel.overlap_grad_reduce,
-           arguments.Flag({"overlap_grad_reduce"}));
-  arguments.Only("grad_reduce_in_bf16", false, "gradients reduced in fp32");
-  sink.Set("vocab_size_multiple", parallel.vocab_size_multiple,
-           arguments.Integer({"make_vocab_size_divisible_by"}));
+  VisitContextParallel(fields, parallel);
+  VisitExpertParallel(fields, model, training, parallel);
+  fields.Integer("micro_batch_size", parallel.micro_batch_size, {"micro_batch_size"}, std::nullopt);
+  VisitMegatronRecompute(fields, model, parallel);
+  VisitAttention(fields, model, parallel);
+  VisitRankOrder(fields, parallel);
+  fields.Integer("vocab_size_multiple", parallel.vocab_size_multiple,
+                 {"make_vocab_size_divisible_by"}, 128, kSizeRange, Show::kAlways);
+  fields.Section("Data-parallel sharding and communication");
+  VisitMegatronSharding(fields, parallel);
+  if (!fields.is_reading() && parallel.scatter_gather_transfers) {
+    fields.Warn(
+        "Megatron-Core sends whole activations between stages without sequence "
+        "parallelism; the plan prices each rank's share of them.");
+  }
 }
 
 }  // namespace tessera::spec

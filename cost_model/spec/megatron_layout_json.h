@@ -1,20 +1,19 @@
-// Megatron-LM's training and layout arguments as our specs.
+// Megatron-LM's layout arguments as our spec.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "cost_model/spec/megatron_arguments_json.h"
+#include "cost_model/spec/megatron_fields_json.h"
 #include "cost_model/spec/parallel_spec.h"
 
 namespace tessera::spec {
 
-// Fill the fields whose arguments are given and append their names (ours) to `keys_set`. Throw
-// base::ConfigError as MegatronArguments' getters do.
-void ReadMegatronTraining(MegatronArguments& arguments, TrainingSpec& training,
-                          std::vector<std::string>& keys_set);
-// `num_layers` turns layers per virtual stage into a number of chunks.
-void ReadMegatronLayout(MegatronArguments& arguments, int num_layers, ParallelSpec& parallel,
-                        std::vector<std::string>& keys_set);
+// `model` has been visited already; `training` matters in writing alone.
+void VisitMegatronLayout(MegatronFields& fields, const ModelSpec& model,
+                         const TrainingSpec& training, ParallelSpec& parallel);
+
+// Which layers are computed again in the backward pass.
+void VisitMegatronRecompute(MegatronFields& fields, const ModelSpec& model, ParallelSpec& parallel);
+
+// What is sharded over the data-parallel ranks, and how it travels.
+void VisitMegatronSharding(MegatronFields& fields, ParallelSpec& parallel);
 
 }  // namespace tessera::spec

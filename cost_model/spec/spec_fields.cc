@@ -107,6 +107,7 @@ void VisitCollectives(FieldVisitor& fields, CollectiveSpec& collectives) {
           inner.Number("inter_node_latency_s", protocol.inter_node_latency_s, kNotNegative);
         });
   }
+  fields.Flag("hierarchical", collectives.hierarchical, kOptional);
   fields.Number("tree_efficiency", collectives.tree_efficiency, kShare, kOptional);
   fields.Number("nvls_efficiency", collectives.nvls_efficiency, kShare, kOptional);
   fields.Number("nvls_latency_s", collectives.nvls_latency_s, kNotNegative, kOptional);

@@ -25,7 +25,7 @@ void AddModelLimits(const spec::Plan& plan, std::vector<std::string>& reasons) {
   if (model.num_multi_token_layers > 0) {
     reasons.push_back("multi-token prediction is planned but not executed yet");
   }
-  if (parallel.schedule == spec::ScheduleKind::kZeroBubbleH1) {
+  if (plan.parallel.schedule == spec::ScheduleKind::kZeroBubbleH1) {
     reasons.push_back("the zb-h1 schedule is planned but not executed yet, use --schedule 1f1b");
   }
   if (plan.training.precision != spec::Precision::kFp32) {

@@ -13,6 +13,7 @@
 #include "cost_model/spec/spec_json.h"
 #include "cost_model/spec/strict_json.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/config_emit_command.h"
 #include "planner/cli/output_options.h"
 #include "planner/text_format.h"
 
@@ -25,6 +26,7 @@ constexpr const char* kConfigExamples = R"(Examples:
   tessera config list
   tessera config show llama3-8b
   tessera config import Llama-3.1-8B/config.json --out llama.json
+  tessera config emit --plan plan.json --for megatron
 )";
 constexpr const char* kListExamples = R"(Examples:
   tessera config list
@@ -147,33 +149,75 @@ ordered_json ClusterRow(const std::string& name) {
   return ordered_json::parse(spec::WriteCluster(spec::LoadCluster(name)));
 }
 
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+// What programs can run: what a search for them leaves out.
+std::string RuntimesTable() {
+  TextTable table({"runtime", "schedules", "ZeRO up to", "context parallel", "expert parallel",
+                   "uneven stages", "optimizer offload"});
+  const auto word = [](bool can) { return std::string(can ? "yes" : "no"); };
+  for (const std::string& name : spec::ListPresets("runtimes")) {
+    const spec::RuntimeSpec runtime = spec::LoadRuntime(name);
+    table.AddRow({name, Joined(runtime.schedules), std::to_string(runtime.max_zero_stage),
+                  word(runtime.context_parallel), word(runtime.expert_parallel),
+                  word(runtime.uneven_stages), word(runtime.optimizer_offload)});
+  }
+  return table.ToString();
+}
+
+ordered_json RuntimeRow(const std::string& name) {
+  ordered_json row = ordered_json::parse(spec::ReadTextFile(spec::PresetPath("runtimes", name)));
+  return row;
+}
+
+// One kind of preset: its table, and its rows as JSON.
+struct Kind {
+  const char* name;
+  std::string (*table)();
+  ordered_json (*rows)();
+};
+
+template <typename MakeRow>
+ordered_json RowsOf(const char* kind, MakeRow make_row) {
+  ordered_json rows = ordered_json::array();
+  for (const std::string& name : spec::ListPresets(kind)) rows.push_back(make_row(name));
+  return rows;
+}
+
+ordered_json ModelRows() {
+  ordered_json rows = ordered_json::array();
+  for (const NamedModel& named : Models()) rows.push_back(ModelRow(named));
+  return rows;
+}
+
+const Kind kKinds[] = {
+    {"models", ModelsTable, ModelRows},
+    {"clusters", ClustersTable, [] { return RowsOf("clusters", ClusterRow); }},
+    {"runtimes", RuntimesTable, [] { return RowsOf("runtimes", RuntimeRow); }},
+};
+
 void PrintList(const ConfigOptions& options) {
-  const bool models = options.kind != "clusters";
-  const bool clusters = options.kind != "models";
-  if (options.format == "table") {
-    if (models) std::cout << ModelsTable();
-    if (models && clusters) std::cout << "\n";
-    if (clusters) std::cout << ClustersTable();
-    return;
-  }
   ordered_json document = ordered_json::object();
-  if (models) {
-    document["models"] = ordered_json::array();
-    for (const NamedModel& named : Models()) document["models"].push_back(ModelRow(named));
-  }
-  if (clusters) {
-    document["clusters"] = ordered_json::array();
-    for (const std::string& name : spec::ListPresets("clusters")) {
-      document["clusters"].push_back(ClusterRow(name));
+  std::string text;
+  for (const Kind& kind : kKinds) {
+    if (options.kind != "all" && options.kind != kind.name) continue;
+    if (options.format == "table") {
+      text += (text.empty() ? "" : "\n") + kind.table();
+    } else {
+      document[kind.name] = kind.rows();
     }
   }
-  std::cout << document.dump(2) << "\n";
+  std::cout << (options.format == "table" ? text : document.dump(2) + "\n");
 }
 
 // The preset's file as it is, with the remarks and sources in it.
 void PrintPreset(const std::string& name) {
   std::vector<std::string> known;
-  for (const char* kind : {"models", "clusters", "training"}) {
+  for (const char* kind : {"models", "clusters", "training", "runtimes"}) {
     const std::string path = spec::PresetPath(kind, name);
     if (!path.empty()) {
       std::cout << spec::ReadTextFile(path);
@@ -204,21 +248,23 @@ void Import(const ConfigOptions& options) {
 
 void AddConfigCommand(CLI::App& app) {
   auto options = std::make_shared<ConfigOptions>();  // kept by the callbacks
-  CLI::App* config = app.add_subcommand("config", "List and show presets; import model files");
+  CLI::App* config =
+      app.add_subcommand("config", "List and show presets; import model files; export plans");
   config->footer(kConfigExamples);
   config->require_subcommand(1);
 
   CLI::App* list = config->add_subcommand("list", "The presets in a table");
   list->footer(kListExamples);
-  list->add_option("kind", options->kind, "models|clusters")
-      ->check(CLI::IsMember({"models", "clusters"}));
+  list->add_option("kind", options->kind, "models|clusters|runtimes")
+      ->check(CLI::IsMember({"models", "clusters", "runtimes"}));
   AddFormatOption(*list, options->format);
   AddQuietFlag(*list, options->quiet);
   list->callback([options] { PrintList(*options); });
 
   CLI::App* show = config->add_subcommand("show", "Print a preset's file");
   show->footer(kShowExamples);
-  show->add_option("name", options->name, "A model, a cluster or a training preset")->required();
+  show->add_option("name", options->name, "A model, a cluster, a training or a runtime preset")
+      ->required();
   AddQuietFlag(*show, options->quiet);
   show->callback([options] { PrintPreset(options->name); });
 
@@ -229,6 +275,8 @@ void AddConfigCommand(CLI::App& app) {
   importer->add_option("--out", options->out, "Write it to this file");
   AddQuietFlag(*importer, options->quiet);
   importer->callback([options] { Import(*options); });
+
+  AddConfigEmitCommand(*config);
 }
 
 }  // namespace tessera::planner

@@ -5,6 +5,7 @@
 #include "cost_model/base/error.h"
 #include "planner/answer_text.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/emit_options.h"
 #include "planner/cli/job_options.h"
 #include "planner/cli/output_options.h"
 #include "planner/explanation.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
       --global-batch-size 1536 --sequence-parallel true
+  tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
+      --sequence-parallel true --emit megatron > arguments.txt
   tessera estimate --model llama3-8b --cluster dgx-h100 --tp 4 --dp 2 --recompute full --format json
 )";
 
@@ -63,17 +66,25 @@ void RunEstimate(const EstimateOptions& options) {
     PinLayout(parallel, request);
     repairs = FindRepairs(request);
   }
+  const OutputOptions& output = options.output;
+  std::optional<Emission> emission;
+  if (price.violations.empty() && !output.emit_target.empty()) {
+    emission =
+        EmitOrThrow(output.emit_target, PlanOf(request, layout), request.job.runtime, output.quiet);
+  }
   if (options.output.is_json()) {
     nlohmann::ordered_json document = RequestToJson(request);
     document.update(LayoutToJson(parallel, layout.report, price.violations));
     if (!price.violations.empty()) document["repairs"] = RepairsToJson(repairs);
+    if (emission) document["emit"] = EmissionToJson(*emission, output.emit_target);
     document["notes"] = notes;
     std::cout << document.dump(2) << "\n";
-  } else {
+  } else if (!emission || !output.emits_to_stdout()) {
     PrintText(request, layout, price.violations, repairs);
   }
   if (!price.violations.empty()) throw base::InfeasibleError(WhyInfeasible(price.violations));
   WriteChosenPlan(request, layout, options.output);
+  if (emission) DeliverEmission(*emission, output);
 }
 
 }  // namespace

@@ -104,7 +104,9 @@ void FillFixed(const JobOptions& options, const FileKeys& file, spec::ParallelSp
   if (options.expert_parallel_size) fixed.expert_parallel_size = *options.expert_parallel_size;
   if (options.attention) fixed.attention = *spec::AttentionKindFromString(*options.attention);
   if (options.rank_order) fixed.rank_order = *options.rank_order;
-  fixed.layers_per_virtual_stage = options.layers_per_virtual_stage;
+  if (!options.layers_per_virtual_stage.empty()) {
+    fixed.layers_per_virtual_stage = options.layers_per_virtual_stage;
+  }
 }
 
 void FillTraining(const JobOptions& options, const FileKeys& file, cost_model::Job& job,

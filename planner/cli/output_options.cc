@@ -4,6 +4,7 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/spec/spec_json.h"
+#include "planner/cli/emit_options.h"
 
 namespace tessera::planner {
 
@@ -18,6 +19,7 @@ void AddQuietFlag(CLI::App& command, bool& quiet) {
 void AddOutputOptions(CLI::App& command, OutputOptions& options) {
   AddFormatOption(command, options.format);
   command.add_option("--out", options.plan_path, "Write the plan to this file, for tessera train");
+  AddEmitOptions(command, options.emit_target, options.emit_path);
   AddQuietFlag(command, options.quiet);
 }
 
@@ -25,9 +27,7 @@ void Tell(const std::string& note, bool quiet) {
   if (!quiet) std::cerr << note << "\n";
 }
 
-void WriteChosenPlan(const Request& request, const RankedLayout& chosen,
-                     const OutputOptions& options) {
-  if (options.plan_path.empty()) return;
+spec::Plan PlanOf(const Request& request, const RankedLayout& chosen) {
   const cost_model::Job& job = request.job;
   spec::Plan plan;
   plan.model = job.model;
@@ -36,7 +36,13 @@ void WriteChosenPlan(const Request& request, const RankedLayout& chosen,
   plan.parallel = chosen.parallel;
   plan.num_devices = job.num_devices;
   plan.prediction = chosen.report;
-  spec::WritePlanFile(plan, options.plan_path);
+  return plan;
+}
+
+void WriteChosenPlan(const Request& request, const RankedLayout& chosen,
+                     const OutputOptions& options) {
+  if (options.plan_path.empty()) return;
+  spec::WritePlanFile(PlanOf(request, chosen), options.plan_path);
   Tell(base::Concat("plan written to ", options.plan_path, "; run it with: tessera train --plan ",
                     options.plan_path, " --data FILE"),
        options.quiet);

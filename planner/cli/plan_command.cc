@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <memory>
@@ -6,6 +7,7 @@
 #include "cost_model/base/error.h"
 #include "planner/answer_text.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/emit_options.h"
 #include "planner/cli/job_options.h"
 #include "planner/cli/output_options.h"
 #include "planner/explanation.h"
@@ -18,6 +20,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   tessera plan --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --global-batch-size 1536
   tessera plan --model llama3-8b --cluster dgx-h100 --devices 64 --tp 4 --out plan.json
+  tessera plan --model llama3-70b --cluster dgx-h100 --devices 256 --emit slurm --emit-out job.sh
   tessera plan --model config.json --cluster local-cpu --devices 4 --seq-length 256 --format json
 )";
 
@@ -50,6 +53,35 @@ Answer FindAnswer(const Request& request, bool is_quiet) {
   }
   answer.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return answer;
+}
+
+// The layout that plan.json and --emit take.
+struct Chosen {
+  const RankedLayout* layout = nullptr;
+  std::optional<Emission> emission;
+};
+
+// The first of the ranking, or the first that the program to emit for can run. Throws
+// base::InfeasibleError where it can run none.
+Chosen Choose(const Request& request, const std::vector<RankedLayout>& rows,
+              const OutputOptions& output) {
+  Chosen chosen = {&rows.front(), std::nullopt};
+  if (output.emit_target.empty()) return chosen;
+  const EmitTarget target = *EmitTargetFromString(output.emit_target);
+  const auto can_run = [&](const RankedLayout& row) {
+    return Emit(target, PlanOf(request, row), request.job.runtime).violations.empty();
+  };
+  const auto first = std::find_if(rows.begin(), rows.end(), can_run);
+  if (first != rows.end()) chosen.layout = &*first;
+  if (first != rows.begin() && first != rows.end()) {
+    Tell(base::Concat(output.emit_target, " cannot run the best ",
+                      FormatPlural(first - rows.begin(), "layout"), ": taking number ",
+                      first - rows.begin() + 1),
+         output.quiet);
+  }
+  chosen.emission = EmitOrThrow(output.emit_target, PlanOf(request, *chosen.layout),
+                                request.job.runtime, output.quiet);
+  return chosen;
 }
 
 nlohmann::ordered_json AnswerToJson(const Request& request, const Answer& answer,
@@ -106,13 +138,19 @@ void RunPlan(const PlanOptions& options) {
   request.num_rows = options.num_rows;
   for (const std::string& note : notes) Tell(note, options.output.quiet);
   const Answer answer = FindAnswer(request, options.output.quiet);
-  if (options.output.is_json()) {
-    std::cout << AnswerToJson(request, answer, notes).dump(2) << "\n";
-  } else {
+  const OutputOptions& output = options.output;
+  Chosen chosen;
+  if (!answer.search.rows.empty()) chosen = Choose(request, answer.search.rows, output);
+  if (output.is_json()) {
+    nlohmann::ordered_json document = AnswerToJson(request, answer, notes);
+    if (chosen.emission) document["emit"] = EmissionToJson(*chosen.emission, output.emit_target);
+    std::cout << document.dump(2) << "\n";
+  } else if (!chosen.emission || !output.emits_to_stdout()) {
     PrintText(request, answer);
   }
   if (answer.search.rows.empty()) throw base::InfeasibleError(WhyNothingFits(answer.search));
-  WriteChosenPlan(request, answer.search.rows.front(), options.output);
+  WriteChosenPlan(request, *chosen.layout, output);
+  if (chosen.emission) DeliverEmission(*chosen.emission, output);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "cost_model/base/check.h"
 #include "cost_model/memory.h"
 #include "cost_model/pipeline_simulator.h"
 #include "cost_model/spec/op_list.h"
@@ -94,6 +95,10 @@ std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
       case spec::ActionKind::kRecvForward:
       case spec::ActionKind::kRecvBackward:
         ops = {{.kind = base::OpKind::kRecv, .dims = {transfer_elements}}};
+        break;
+      case spec::ActionKind::kBackwardInput:
+      case spec::ActionKind::kBackwardWeight:
+        TESSERA_CHECK(false, "the engine runs no backward pass in two parts");
         break;
     }
     planned.insert(planned.end(), ops.begin(), ops.end());

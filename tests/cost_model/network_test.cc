@@ -87,6 +87,24 @@ TEST(MakeNetworkTest, OnRailsADeviceUsesTheNicBesideIt) {
   EXPECT_DOUBLE_EQ(InterNodeBandwidth(MakeNetwork(cluster, 16), 8), 5e9);
 }
 
+// Four NICs of 10 GB/s for eight devices. Pairs {0, 4}, {1, 5}, {2, 6}, {3, 7} begin at two NICs,
+// fours {0, 2, 4, 6}, {1, 3, 5, 7} at one; eight single ranks and the whole node have them all.
+TEST(MakeNetworkTest, GroupsThatShareRailsLeaveByTheNicOfTheirFirstDevice) {
+  spec::ClusterSpec cluster = RoundCluster();
+  const auto bandwidth = [&](int size, int64_t stride) {
+    return GroupNicBandwidth(MakeNetwork(cluster, 64),
+                             PlaceGroup({.size = size, .stride = stride}, 64, cluster));
+  };
+  EXPECT_DOUBLE_EQ(bandwidth(16, 4), 10e9);  // two ranks a node, four such groups share 40 GB/s
+  cluster.fabric.rail_nics = true;
+  EXPECT_DOUBLE_EQ(bandwidth(16, 4), 2 * 10e9 / 4);
+  EXPECT_DOUBLE_EQ(bandwidth(32, 2), 1 * 10e9 / 2);
+  EXPECT_DOUBLE_EQ(bandwidth(8, 8), 40e9 / 8);
+  EXPECT_DOUBLE_EQ(bandwidth(64, 1), 40e9);
+  cluster.nics_per_node = 8;  // each device its own: rings pass through all of a group's
+  EXPECT_DOUBLE_EQ(bandwidth(16, 4), 2 * 10e9);
+}
+
 TEST(CrossesBlocksTest, StagesOfATensorNodeLieOnDifferentNodes) {
   EXPECT_TRUE(CrossesBlocks({.size = 4, .stride = 8}, 0, 32, 8));
 }

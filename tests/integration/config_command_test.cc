@@ -25,6 +25,9 @@ TEST_F(ConfigCommandTest, ListShowsModelsAndClusters) {
   }
   EXPECT_THAT(RunWell("config list models", folder_), Not(HasSubstr("dgx-a100-80gb")));
   EXPECT_THAT(RunWell("config list clusters", folder_), Not(HasSubstr("gpt2-124m")));
+  const std::string runtimes = RunWell("config list runtimes", folder_);
+  EXPECT_THAT(runtimes, HasSubstr("megatron-core"));
+  EXPECT_THAT(runtimes, Not(HasSubstr("dgx-a100-80gb")));
 }
 
 TEST_F(ConfigCommandTest, ListedModelsHaveTheirPublishedNumberOfParameters) {
@@ -51,6 +54,15 @@ TEST_F(ConfigCommandTest, ShowPrintsAFileThatReadsAsThePreset) {
   folder_.Write("shown.json", RunWell("config show dgx-a100-80gb", folder_));
   EXPECT_EQ(spec::WriteCluster(spec::LoadCluster(folder_.Path("shown.json"))),
             spec::WriteCluster(spec::LoadCluster("dgx-a100-80gb")));
+}
+
+TEST_F(ConfigCommandTest, RuntimesAreListedAndShown) {
+  const nlohmann::json list = RunForJson("config list runtimes", folder_);
+  ASSERT_EQ(list["runtimes"].size(), spec::ListPresets("runtimes").size());
+  for (const nlohmann::json& runtime : list["runtimes"]) {
+    const std::string name = runtime["name"];
+    EXPECT_EQ(nlohmann::json::parse(RunWell("config show " + name, folder_)), runtime) << name;
+  }
 }
 
 TEST_F(ConfigCommandTest, ImportWritesAFileOfOurs) {

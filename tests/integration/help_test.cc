@@ -13,7 +13,7 @@ TEST(HelpTest, EveryCommandShowsExamplesOfItself) {
   const TemporaryFolder folder;
   for (const std::string command :
        {"plan", "estimate", "validate", "config", "config list", "config show", "config import",
-        "train", "profile", "data", "data build", "data inspect", "checkpoint",
+        "config emit", "train", "profile", "data", "data build", "data inspect", "checkpoint",
         "checkpoint inspect", "checkpoint verify", "checkpoint convert"}) {
     const std::string help = RunWell(command + " --help", folder);
     const size_t examples = help.find("Examples:");

@@ -180,6 +180,140 @@ TEST_F(MegatronTest, ExpertsAreDescribed) {
   EXPECT_EQ(loaded.parallel.expert_parallel_size, 4);
 }
 
+// DeepSeek-V3's shape by Megatron-LM's names.
+constexpr const char* kLatentExperts = R"ARGS(
+--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128
+--kv-channels 128 --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128
+--qk-pos-emb-head-dim 64 --v-head-dim 128 --qk-layernorm --rotary-scaling-factor 40 --mscale 1.0
+--swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear
+--untie-embeddings-and-output-weights --vocab-size 129280 --seq-length 4096
+--max-position-embeddings 4096 --num-experts 256 --moe-router-topk 8 --moe-ffn-hidden-size 2048
+--moe-shared-expert-intermediate-size 2048 --moe-layer-freq "([0]*3+[1]*58)" --mtp-num-layers 1
+--tensor-model-parallel-size 2 --pipeline-model-parallel-size 16
+--pipeline-model-parallel-layout "Et*3|(tt|)*29m|L" --expert-model-parallel-size 64
+--expert-tensor-parallel-size 1 --sequence-parallel --bf16
+)ARGS";
+
+TEST_F(MegatronTest, LatentAttentionAndExpertsAreRead) {
+  const Loaded loaded = Load(kLatentExperts, "args.txt");
+  const MlaSpec mla = {.q_lora_rank = 1536,
+                       .kv_lora_rank = 512,
+                       .qk_nope_head_dim = 128,
+                       .qk_rope_head_dim = 64,
+                       .v_head_dim = 128};
+  EXPECT_EQ(loaded.model.mla, mla);
+  EXPECT_EQ(loaded.model.head_dim, 192);
+  const MoeSpec moe = {.num_experts = 256,
+                       .experts_per_token = 8,
+                       .expert_ffn_hidden_size = 2048,
+                       .shared_expert_ffn_hidden_size = 2048,
+                       .num_leading_dense_layers = 3};
+  EXPECT_EQ(loaded.model.moe, moe);
+  EXPECT_EQ(loaded.model.num_multi_token_layers, 1);
+  EXPECT_EQ(loaded.parallel.expert_parallel_size, 64);
+  EXPECT_EQ(loaded.parallel.expert_tensor_parallel_size, 1);
+  // 31 parts and the loss alone: 32 stages over 16 ranks are two chunks each.
+  EXPECT_EQ(loaded.parallel.virtual_pipeline_size, 2);
+  std::vector<int> layers(32, 2);
+  layers[0] = 3;
+  layers[30] = layers[31] = 0;
+  EXPECT_EQ(loaded.parallel.layers_per_virtual_stage, layers);
+}
+
+TEST_F(MegatronTest, ExpertLayersMayBeAListInJson) {
+  const char* model = R"({"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
+                          "seq_length": 32, "num_experts": 8, "moe_layer_freq": FREQ})";
+  EXPECT_EQ(Load(Replaced(model, "FREQ", "[0, 1, 1, 1]")).model.moe->num_leading_dense_layers, 1);
+  EXPECT_EQ(Load(Replaced(model, "FREQ", "\"[0]*2+[1]*2\"")).model.moe->num_leading_dense_layers,
+            2);
+  for (const char* other : {"2", "[0, 1, 0, 1]", "\"([0]*3+[1]*3)\"", "\"[0]*3+\"", "\"(([1]*4)\"",
+                            "\"[1]*9999*9999\""}) {
+    EXPECT_THAT(ErrorOf(Replaced(model, "FREQ", other)), HasSubstr("/moe_layer_freq: found"))
+        << other;
+  }
+}
+
+TEST_F(MegatronTest, BrokenStagesAreTold) {
+  for (const char* layout : {"tt|tt", "Et|tX|L", "Et|E|tL", "E(t|tL", "Et*99999|tL", "EtL|t"}) {
+    EXPECT_THAT(ErrorOf(Replaced(kLatentExperts, "Et*3|(tt|)*29m|L", layout), "args.txt"),
+                HasSubstr("/--pipeline-model-parallel-layout: found"))
+        << layout;
+  }
+  EXPECT_THAT(ErrorOf(Replaced(kLatentExperts, "(tt|)*29m|L", "t|tL"), "args.txt"),
+              HasSubstr("found 3 stages, expected a multiple of the pipeline size 16"));
+}
+
+constexpr const char* kSmallRun = R"(
+--num-layers 10 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --global-batch-size 16
+--micro-batch-size 1 --pipeline-model-parallel-size 4 MORE
+)";
+
+TEST_F(MegatronTest, AWholeCommandLineSetsWhatItLeavesOut) {
+  const Loaded loaded = Load(Replaced(kSmallRun, "MORE", ""), "args.txt");
+  EXPECT_EQ(loaded.training.precision, Precision::kFp32);
+  const ParallelSpec expected = {
+      .pipeline_parallel_size = 4, .zero_stage = 0, .overlap_grad_reduce = false};
+  EXPECT_EQ(loaded.parallel, expected);
+  EXPECT_THAT(loaded.keys_set,
+              IsSupersetOf({"tensor_parallel_size", "zero_stage", "overlap_grad_reduce",
+                            "sequence_parallel", "recompute", "schedule", "precision"}));
+}
+
+TEST_F(MegatronTest, UnevenStagesAreReadFromTheirEnds) {
+  const auto layers = [&](const std::string& more) {
+    return Load(Replaced(kSmallRun, "MORE", more), "args.txt").parallel.layers_per_virtual_stage;
+  };
+  EXPECT_EQ(layers("--decoder-first-pipeline-num-layers 1 --decoder-last-pipeline-num-layers 3"),
+            (std::vector<int>{1, 3, 3, 3}));
+  EXPECT_EQ(layers("--decoder-first-pipeline-num-layers 4"), (std::vector<int>{4, 2, 2, 2}));
+  EXPECT_EQ(layers("--pipeline-model-parallel-layout Ett|tttt|t|tttL"),
+            (std::vector<int>{2, 4, 1, 3}));
+  // Embedding and loss count as a layer each: 12 are 3 a stage, as the even split has it too.
+  EXPECT_EQ(layers("--account-for-embedding-in-pipeline-split "
+                   "--account-for-loss-in-pipeline-split"),
+            (std::vector<int>{}));
+  EXPECT_THAT(
+      ErrorOf(Replaced(kSmallRun, "MORE", "--decoder-first-pipeline-num-layers 2"), "args.txt"),
+      HasSubstr("a size with which 10 layers cut evenly over the 4 stages"));
+}
+
+TEST_F(MegatronTest, TheFirstLayersOfEveryStageMayBeRecomputed) {
+  const auto recomputed = [&](const std::string& count) {
+    return Load(Replaced(kSmallRun, "MORE",
+                         "--recompute-granularity full --recompute-method block "
+                         "--recompute-num-layers " +
+                             count),
+                "args.txt")
+        .parallel.recomputed_layers_per_virtual_stage;
+  };
+  EXPECT_EQ(recomputed("1"), (std::vector<int>{1, 1, 1, 1}));
+  // Stages of 2, 3, 3, 2 layers: those of 2 have no third one, and 3 are all.
+  EXPECT_EQ(recomputed("3"), (std::vector<int>{}));
+}
+
+TEST_F(MegatronTest, ShardingAndItsCommunicationAreRead) {
+  const auto parallel = [&](const std::string& more) {
+    return Load(Replaced(kSmallRun, "MORE", more), "args.txt").parallel;
+  };
+  EXPECT_EQ(parallel("--use-distributed-optimizer").zero_stage, 1);
+  EXPECT_EQ(
+      parallel("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads").zero_stage, 2);
+  EXPECT_EQ(parallel("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params "
+                     "--use-distributed-optimizer")
+                .zero_stage,
+            3);
+  EXPECT_EQ(parallel("--use-torch-fsdp2").zero_stage, 3);
+  EXPECT_TRUE(
+      parallel("--optimizer-cpu-offload --use-precision-aware-optimizer").offload_optimizer);
+  EXPECT_TRUE(parallel("--tp-comm-overlap").overlap_tp_comm);
+  EXPECT_TRUE(parallel("--overlap-param-gather").overlap_param_gather);
+  EXPECT_EQ(parallel("--grad-reduce-in-bf16").gradient_reduce_type, base::DType::kBFloat16);
+  EXPECT_EQ(parallel("--ddp-bucket-size 1000").bucket_elements, 1000);
+  EXPECT_EQ(parallel("--cp-comm-type a2a").context_kind, ContextKind::kAllToAll);
+  EXPECT_EQ(parallel("--attention-backend unfused").attention, AttentionKind::kUnfused);
+  EXPECT_EQ(parallel("--use-tp-pp-dp-mapping").rank_order, "tp-cp-ep-pp-dp");
+}
+
 TEST_F(MegatronTest, AGatedMlpIsTwoThirdsAsWideByDefault) {
   // 4 * 4096 * 2 / 3 = 10922.67, down to a multiple of 64.
   const ModelSpec model = Load(R"({"num_layers": 2, "hidden_size": 4096, "seq_length": 32,
@@ -215,9 +349,9 @@ TEST_F(MegatronTest, OneArgumentGivenTwiceIsRefused) {
 TEST_F(MegatronTest, OtherMathematicsIsRefused) {
   for (const char* other :
        {"\"normalization\": \"L1Norm\"", "\"squared_relu\": true", "\"rotary_percent\": 0.5",
-        "\"position_embedding_type\": \"alibi\"", "\"qk_layernorm\": true",
-        "\"moe_shared_expert_intermediate_size\": 64", "\"optimizer\": \"sgd\"",
-        "\"recompute_method\": \"block\"", "\"lr_decay_style\": \"WSD\""}) {
+        "\"position_embedding_type\": \"alibi\"", "\"qk_layernorm\": true", "\"moe_layer_freq\": 2",
+        "\"optimizer\": \"sgd\"", "\"recompute_modules\": \"mlp\"", "\"window_size\": \"7,7\"",
+        "\"lr_decay_style\": \"WSD\""}) {
     EXPECT_THAT(ErrorOf(Replaced(kGpt3, "\"bf16\": true", other)), HasSubstr("expected")) << other;
   }
   EXPECT_EQ(ErrorOf(Replaced(kGpt3, "\"bf16\": true", "\"rotary_percent\": 1.0")), "");
