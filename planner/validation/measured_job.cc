@@ -21,10 +21,10 @@ bool Contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Nothing for a precision that no spec knows: "bf16", "mxfp8", "fp8-rowwise". Block-scaled forms of
-// 8 bits run at the rate of fp8; those of 4 bits are priced like them.
+// "bf16", "mxfp8", "fp8-rowwise", "nvfp4"; nothing for a precision that no spec knows.
 std::optional<spec::Precision> PrecisionOf(const std::string& text) {
-  if (Contains(text, "fp8") || Contains(text, "fp4")) return spec::Precision::kFp8;
+  if (Contains(text, "fp8")) return spec::Precision::kFp8;
+  if (Contains(text, "fp4")) return spec::Precision::kFp4;
   if (Contains(text, "bf16")) return spec::Precision::kBf16;
   if (Contains(text, "fp16")) return spec::Precision::kFp16;
   if (Contains(text, "fp32")) return spec::Precision::kFp32;
@@ -93,15 +93,21 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   parallel.layers_per_virtual_stage = LayersWithEndsAsLayers(row, measurement.model.num_layers);
 }
 
-// Recomputes a share of the layers of every virtual stage, rounded up.
+// Recomputes a share of the layers of every pipeline stage, rounded up, spread over its chunks.
 void RecomputeShare(const spec::ModelSpec& model, double share, ParallelSpec& parallel) {
   parallel.recompute = spec::Recompute::kFull;
   parallel.recomputed_layers_per_virtual_stage.clear();
   const int num_stages = parallel.pipeline_parallel_size * parallel.virtual_pipeline_size;
   if (model.num_layers < num_stages) return;  // FindViolations says so
+  std::vector<int> num_layers(parallel.pipeline_parallel_size);
+  std::vector<int> num_recomputed(parallel.pipeline_parallel_size);
   for (const spec::VirtualStage& stage : spec::PartitionStages(model, parallel)) {
-    parallel.recomputed_layers_per_virtual_stage.push_back(
-        static_cast<int>(std::ceil(share * stage.num_layers)));
+    num_layers[stage.pipeline_stage] += stage.num_layers;
+    int& so_far = num_recomputed[stage.pipeline_stage];
+    const int recomputed =
+        static_cast<int>(std::ceil(share * num_layers[stage.pipeline_stage])) - so_far;
+    so_far += recomputed;
+    parallel.recomputed_layers_per_virtual_stage.push_back(recomputed);
   }
 }
 
@@ -149,6 +155,7 @@ void ChooseRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
     return [recompute](ParallelSpec& parallel) { parallel.recompute = recompute; };
   };
   std::vector<Value> values = {{"none", whole(spec::Recompute::kNone)},
+                               {"full of an eighth of the layers", share(0.125)},
                                {"full of a quarter of the layers", share(0.25)},
                                {"full of half of the layers", share(0.5)},
                                {"full", whole(spec::Recompute::kFull)}};

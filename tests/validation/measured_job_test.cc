@@ -180,8 +180,9 @@ TEST(JobMakerTest, WhatTheRowLeavesOutIsTriedInEveryForm) {
   row.layout.recompute = "";
   row.layout.zero_stage.reset();
   const MeasuredJob job = JobOf(row);
-  // None, of a quarter, of half and of all layers, of attention; without and with ZeRO-1.
-  EXPECT_EQ(job.choices.size(), 10u);
+  // None; of an eighth, a quarter, half and all of the layers; of attention: with and without
+  // ZeRO-1.
+  EXPECT_EQ(job.choices.size(), 12u);
   EXPECT_THAT(job.choices[0].assumed, ElementsAre("recompute none", "zero_stage 0"));
 
   row = SmallRow();
@@ -215,6 +216,15 @@ TEST(JobMakerTest, EverySecondLayerRecomputedIsHalfOfEachStage) {
   const spec::ParallelSpec parallel = JobOf(row).choices[0].parallel;
   EXPECT_EQ(parallel.recompute, spec::Recompute::kFull);
   EXPECT_THAT(parallel.recomputed_layers_per_virtual_stage, ElementsAre(6, 6));
+}
+
+TEST(JobMakerTest, AShareOfTheLayersIsSpreadOverTheChunksOfAStage) {
+  Measurement row = SmallRow();
+  row.layout.virtual_pipeline_size = 12;  // one layer a chunk, 12 chunks on each of two stages
+  row.layout.recompute = "selective-layer";
+  row.layout.recompute_modules = "every 2nd layer fully checkpointed";
+  EXPECT_THAT(JobOf(row).choices[0].parallel.recomputed_layers_per_virtual_stage,
+              ElementsAre(1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0));
 }
 
 TEST(JobMakerTest, GradientsAreSummedInTheTypeThatTravels) {
