@@ -199,6 +199,20 @@ TEST(JobMakerTest, SchedulesFollowTheRowsWords) {
   EXPECT_EQ(JobOf(row).choices[0].parallel.schedule, spec::ScheduleKind::kInterleaved);
 }
 
+TEST(JobMakerTest, AnUnstatedNumberOfChunksIsChosen) {
+  Measurement row = SmallRow();
+  row.layout.schedule = "interleaved-1f1b";  // 12 layers a stage
+  std::vector<int> sizes;
+  for (const LayoutChoice& choice : JobOf(row).choices) {
+    sizes.push_back(choice.parallel.virtual_pipeline_size);
+  }
+  EXPECT_THAT(sizes, ElementsAre(2, 3, 4, 6, 12));
+  EXPECT_THAT(JobOf(row).choices[0].assumed, ElementsAre("vpp 2"));
+  row.layout.schedule = "";
+  row.notes = "vpp not printed";
+  EXPECT_EQ(JobOf(row).choices.size(), 6u);  // one chunk too
+}
+
 TEST(JobMakerTest, EmbeddingAndHeadTakeTheRoomOfALayerWhereTheModelLeavesIt) {
   Measurement row = SmallRow();
   row.model.num_layers = 30;  // 32 places on 4 stages
