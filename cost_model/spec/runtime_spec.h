@@ -29,6 +29,9 @@ struct RuntimeSpec {
   // Queries, keys and values, the attention's output and the gradients of both are copied to
   // contiguous memory.
   bool attention_copies = false;
+  // Time of fused attention as a multiple of the best kernels' for the device: earlier generations
+  // of them are slower.
+  double fused_attention_time_factor = 1;
   // Time that the host takes for one kernel, as a multiple of the machine's own (cluster files);
   // 0: captured graphs, no host time.
   double host_time_factor = 1;

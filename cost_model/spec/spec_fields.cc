@@ -294,6 +294,8 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("fused_gradient_accumulation", runtime.fused_gradient_accumulation, kOptional);
   fields.Flag("hidden_dropout", runtime.hidden_dropout, kOptional);
   fields.Flag("attention_dropout", runtime.attention_dropout, kOptional);
+  fields.Number("fused_attention_time_factor", runtime.fused_attention_time_factor, kPositive,
+                kOptional);
   fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);
   fields.Texts("schedules", runtime.schedules, kOptional);
   fields.Integer("max_zero_stage", runtime.max_zero_stage, {.minimum = 0, .maximum = 3}, kOptional);
