@@ -104,6 +104,7 @@ class Writer {
     refuse_if(model.moe && model.moe->expert_ffn_hidden_size != model.ffn_hidden_size,
               "width of experts other than that of the MLP");
     refuse_if(plan_.training.precision == spec::Precision::kFp8, "fp8");
+    refuse_if(plan_.training.precision == spec::Precision::kFp4, "fp4");
     if (model.rope_scaling) {
       Warn("Megatron-DeepSpeed does not stretch rotary frequencies as the model does.");
     }

@@ -49,7 +49,8 @@ void VisitOptional(FieldVisitor& fields, const std::string& key, std::optional<S
 // FLOP/s by the input type of matrix products.
 void VisitRates(FieldVisitor& fields, std::map<base::DType, double>& rates) {
   using base::DType;
-  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8}) {
+  for (const DType type :
+       {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8, DType::kFloat4}) {
     const std::string name(base::ToString(type));
     if (fields.Present(name, rates.count(type) > 0)) fields.Number(name, rates[type], kPositive);
   }

@@ -21,15 +21,23 @@ bool Contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Nothing for a precision that no spec knows. Block-scaled forms of 8 bits run at the rate of fp8;
-// those of 4 bits are priced like them.
+// "bf16", "mxfp8", "fp8-rowwise", "nvfp4"; nothing for a precision that no spec knows.
 std::optional<spec::Precision> PrecisionOf(const std::string& text) {
-  if (Contains(text, "fp8") || Contains(text, "fp4")) return spec::Precision::kFp8;
-  return spec::PrecisionFromString(text);
+  if (Contains(text, "fp8")) return spec::Precision::kFp8;
+  if (Contains(text, "fp4")) return spec::Precision::kFp4;
+  if (Contains(text, "bf16")) return spec::Precision::kBf16;
+  if (Contains(text, "fp16")) return spec::Precision::kFp16;
+  if (Contains(text, "fp32")) return spec::Precision::kFp32;
+  return std::nullopt;
+}
+
+// Chunks of a stage; one stage alone is not split.
+int64_t VirtualPipelineSize(const MeasuredLayout& row) {
+  return row.pipeline_parallel_size > 1 ? row.virtual_pipeline_size.value_or(1) : 1;
 }
 
 spec::ScheduleKind ScheduleOf(const MeasuredLayout& row) {
-  if (row.virtual_pipeline_size.value_or(1) > 1) return spec::ScheduleKind::kInterleaved;
+  if (VirtualPipelineSize(row) > 1) return spec::ScheduleKind::kInterleaved;
   if (Contains(row.schedule, "gpipe")) return spec::ScheduleKind::kGPipe;
   if (Contains(row.schedule, "zb-h1")) return spec::ScheduleKind::kZeroBubbleH1;
   return spec::ScheduleKind::kOneForwardOneBackward;
@@ -45,17 +53,20 @@ std::optional<base::DType> GradientReduceType(const std::string& text) {
   return std::nullopt;
 }
 
-// Layers of each virtual stage where embedding and head count as a layer each, for models that
-// leave just that room: 126 layers on 128 places.
-std::vector<int> LayersWithEndsAsLayers(const MeasuredLayout& row, int64_t num_layers) {
-  const int64_t num_stages = row.pipeline_parallel_size * row.virtual_pipeline_size.value_or(1);
-  if (num_stages < 2 || num_layers % num_stages == 0 || (num_layers + 2) % num_stages != 0) {
-    return {};
+// Sets the chunks of a stage and, where the model leaves just the room for it, the layers of each:
+// 126 layers on 128 places, where embedding and head take the place of a layer.
+void SetChunks(const spec::ModelSpec& model, int num_chunks, ParallelSpec& parallel) {
+  parallel.virtual_pipeline_size = num_chunks;
+  if (num_chunks > 1) parallel.schedule = spec::ScheduleKind::kInterleaved;
+  parallel.layers_per_virtual_stage.clear();
+  const int num_stages = parallel.pipeline_parallel_size * num_chunks;
+  if (num_stages < 2 || model.num_layers % num_stages == 0 ||
+      (model.num_layers + 2) % num_stages != 0) {
+    return;
   }
-  std::vector<int> layers(num_stages, static_cast<int>((num_layers + 2) / num_stages));
-  --layers.front();
-  --layers.back();
-  return layers;
+  parallel.layers_per_virtual_stage.assign(num_stages, (model.num_layers + 2) / num_stages);
+  --parallel.layers_per_virtual_stage.front();
+  --parallel.layers_per_virtual_stage.back();
 }
 
 void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
@@ -72,7 +83,6 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   parallel.data_parallel_size = static_cast<int>(row.data_parallel_size.value_or(
       std::max<int64_t>(1, measurement.hardware.num_devices / ranks_per_replica)));
   parallel.schedule = ScheduleOf(row);
-  parallel.virtual_pipeline_size = static_cast<int>(row.virtual_pipeline_size.value_or(1));
   parallel.sequence_parallel =
       row.sequence_parallel.value_or(false) && row.tensor_parallel_size > 1;
   if (row.flash_attention) {
@@ -82,18 +92,23 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   if (const auto type = GradientReduceType(row.grad_dtype)) parallel.gradient_reduce_type = *type;
   if (row.context_kind == "a2a") parallel.context_kind = spec::ContextKind::kAllToAll;
   parallel.zero_group_size = static_cast<int>(row.zero_group_size.value_or(0));
-  parallel.layers_per_virtual_stage = LayersWithEndsAsLayers(row, measurement.model.num_layers);
 }
 
-// Recomputes a share of the layers of every virtual stage, rounded up.
+// Recomputes a share of the layers of every pipeline stage, rounded up, spread over its chunks.
 void RecomputeShare(const spec::ModelSpec& model, double share, ParallelSpec& parallel) {
   parallel.recompute = spec::Recompute::kFull;
   parallel.recomputed_layers_per_virtual_stage.clear();
   const int num_stages = parallel.pipeline_parallel_size * parallel.virtual_pipeline_size;
   if (model.num_layers < num_stages) return;  // FindViolations says so
+  std::vector<int> num_layers(parallel.pipeline_parallel_size);
+  std::vector<int> num_recomputed(parallel.pipeline_parallel_size);
   for (const spec::VirtualStage& stage : spec::PartitionStages(model, parallel)) {
-    parallel.recomputed_layers_per_virtual_stage.push_back(
-        static_cast<int>(std::ceil(share * stage.num_layers)));
+    num_layers[stage.pipeline_stage] += stage.num_layers;
+    int& so_far = num_recomputed[stage.pipeline_stage];
+    const int recomputed =
+        static_cast<int>(std::ceil(share * num_layers[stage.pipeline_stage])) - so_far;
+    so_far += recomputed;
+    parallel.recomputed_layers_per_virtual_stage.push_back(recomputed);
   }
 }
 
@@ -105,7 +120,9 @@ void FillRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
     RecomputeShare(model, 0.5, parallel);
     return;
   }
-  parallel.recompute = spec::RecomputeFromString(row.recompute).value_or(spec::Recompute::kNone);
+  parallel.recompute = Contains(row.recompute, "selective") ? spec::Recompute::kSelective
+                       : Contains(row.recompute, "full")    ? spec::Recompute::kFull
+                                                            : spec::Recompute::kNone;
 }
 
 // Every choice with every value of one more field.
@@ -124,9 +141,40 @@ void Multiply(std::vector<LayoutChoice>& choices, const std::vector<T>& values,
   choices = std::move(product);
 }
 
+// A row that runs an interleaved schedule, or says that it might, without the number of chunks.
+bool LeavesChunksOpen(const Measurement& measurement) {
+  const MeasuredLayout& row = measurement.layout;
+  if (row.virtual_pipeline_size || row.pipeline_parallel_size == 1) return false;
+  return Contains(row.schedule, "interleaved") || Contains(measurement.notes, "vpp");
+}
+
+void ChooseChunks(const Measurement& measurement, const spec::ModelSpec& model,
+                  std::vector<LayoutChoice>& choices) {
+  const MeasuredLayout& row = measurement.layout;
+  if (!LeavesChunksOpen(measurement)) {
+    SetChunks(model, static_cast<int>(VirtualPipelineSize(row)), choices.front().parallel);
+    return;
+  }
+  const auto num_stages = static_cast<int>(row.pipeline_parallel_size);
+  const int most_layers = std::max(1, (model.num_layers + num_stages - 1) / num_stages);
+  std::vector<int> values;
+  for (const int64_t divisor : DivisorsOf(most_layers)) {
+    if (divisor > 1 || !Contains(row.schedule, "interleaved")) {
+      values.push_back(static_cast<int>(divisor));
+    }
+  }
+  if (values.empty()) values.push_back(1);
+  Multiply<int>(
+      choices, values, [](const int& value) { return Concat("vpp ", value); },
+      [&model](ParallelSpec& parallel, const int& value) { SetChunks(model, value, parallel); });
+}
+
 void ChooseRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
                      std::vector<LayoutChoice>& choices) {
-  if (!row.recompute.empty()) return;
+  if (!row.recompute.empty()) {
+    for (LayoutChoice& choice : choices) FillRecompute(row, model, choice.parallel);
+    return;
+  }
   struct Value {
     const char* name;
     std::function<void(ParallelSpec&)> set;
@@ -139,6 +187,7 @@ void ChooseRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
     return [recompute](ParallelSpec& parallel) { parallel.recompute = recompute; };
   };
   std::vector<Value> values = {{"none", whole(spec::Recompute::kNone)},
+                               {"full of an eighth of the layers", share(0.125)},
                                {"full of a quarter of the layers", share(0.25)},
                                {"full of half of the layers", share(0.5)},
                                {"full", whole(spec::Recompute::kFull)}};
@@ -155,15 +204,15 @@ void ChooseMicroBatch(const MeasuredLayout& row, std::vector<LayoutChoice>& choi
   const int64_t per_replica = *row.global_batch_size / choices.front().parallel.data_parallel_size;
   Multiply<int64_t>(
       choices, DivisorsOf(std::max<int64_t>(1, per_replica)),
-      [](int64_t value) { return Concat("micro_batch_size ", value); },
-      [](ParallelSpec& parallel, int64_t value) { parallel.micro_batch_size = value; });
+      [](const int64_t& value) { return Concat("micro_batch_size ", value); },
+      [](ParallelSpec& parallel, const int64_t& value) { parallel.micro_batch_size = value; });
 }
 
 void ChooseZero(const MeasuredLayout& row, std::vector<LayoutChoice>& choices) {
   if (row.zero_stage) return;
   Multiply<int>(
-      choices, {0, 1}, [](int value) { return Concat("zero_stage ", value); },
-      [](ParallelSpec& parallel, int value) { parallel.zero_stage = value; });
+      choices, {0, 1}, [](const int& value) { return Concat("zero_stage ", value); },
+      [](ParallelSpec& parallel, const int& value) { parallel.zero_stage = value; });
 }
 
 std::string WhyNotAJob(const Measurement& measurement, const RowMeaning& meaning) {
@@ -210,8 +259,8 @@ MeasuredJob JobMaker::Make(const Measurement& measurement) {
   FillLayout(measurement, known.parallel);
   known.parallel.micro_batch_size = row.micro_batch_size.value_or(1);
   known.parallel.zero_stage = static_cast<int>(row.zero_stage.value_or(0));
-  FillRecompute(row, job.model, known.parallel);
   measured.choices = {known};
+  ChooseChunks(measurement, job.model, measured.choices);
   ChooseRecompute(row, job.model, measured.choices);
   ChooseMicroBatch(row, measured.choices);
   ChooseZero(row, measured.choices);
