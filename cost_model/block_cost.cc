@@ -4,6 +4,7 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/op_cost.h"
+#include "cost_model/tensor_overlap.h"
 
 namespace tessera::cost_model {
 namespace {
@@ -35,68 +36,98 @@ spec::Axis AxisOf(const base::OpRecord& record) {
 class Pricer {
  public:
   Pricer(const RankDevice& device, const Network& network, const AxisPlacements& placements,
-         spec::FlopsConvention convention)
-      : device_(device), network_(network), placements_(placements), convention_(convention) {}
+         const TensorOverlap& overlap, spec::FlopsConvention convention)
+      : device_(device),
+        network_(network),
+        placements_(placements),
+        overlap_(overlap),
+        convention_(convention) {}
 
   void Forward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
-    for (const spec::Op& op : ops) {
-      if (base::IsCommunication(op.record.kind)) {
-        AddCommunication(op.record, cost.forward_comm);
-        cost.forward_host_s += device_.host_s_per_collective;
+    const PricedOps priced = Price(ops);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      cost.forward_host_s += priced.host_s[i];
+      if (base::IsCommunication(ops[i].record.kind)) {
+        FieldOf(ops[i].record, cost.forward_comm) += priced.device_s[i];
       } else {
-        const KernelTime time = OpTime(op.record, device_);
-        cost.forward_s += time.device_s;
-        cost.forward_host_s += time.num_kernels * device_.host_s_per_kernel;
+        cost.forward_s += priced.device_s[i];
       }
     }
   }
 
   void Backward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
-    for (const spec::Op& op : ops) {
+    const PricedOps priced = Price(ops);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const spec::Op& op = ops[i];
+      const double seconds = priced.device_s[i];
+      cost.backward_host_s += priced.host_s[i];
       if (base::IsCommunication(op.record.kind)) {
-        AddCommunication(op.record, op.recomputed ? cost.recompute_comm : cost.backward_comm);
-        cost.backward_host_s += device_.host_s_per_collective;
-        continue;
-      }
-      const KernelTime time = OpTime(op.record, device_);
-      cost.backward_host_s += time.num_kernels * device_.host_s_per_kernel;
-      if (op.recomputed) {
-        cost.recompute_s += time.device_s;
+        FieldOf(op.record, op.recomputed ? cost.recompute_comm : cost.backward_comm) += seconds;
+      } else if (op.recomputed) {
+        cost.recompute_s += seconds;
         cost.recompute_flops += spec::ConventionFlopsOf(op.record, convention_);
       } else {
-        cost.backward_s += time.device_s;
-        if (spec::IsWeightGradient(op)) cost.backward_weight_s += time.device_s;
+        cost.backward_s += seconds;
+        if (spec::IsWeightGradient(op)) cost.backward_weight_s += seconds;
       }
     }
   }
 
  private:
-  void AddCommunication(const base::OpRecord& record, AxisSeconds& seconds) const {
-    const auto price = [&](const GroupPlacement& placement) {
-      return CollectiveSeconds(record, static_cast<double>(device_.element_bytes), placement,
-                               network_);
-    };
+  // By operation. Of tensor-parallel communication what the products beside it do not hide.
+  struct PricedOps {
+    std::vector<double> device_s;
+    std::vector<double> host_s;
+  };
+
+  PricedOps Price(const std::vector<spec::Op>& ops) const {
+    PricedOps priced;
+    for (const spec::Op& op : ops) {
+      if (base::IsCommunication(op.record.kind)) {
+        priced.device_s.push_back(CollectiveSeconds(op.record,
+                                                    static_cast<double>(device_.element_bytes),
+                                                    PlacementOf(op.record), network_));
+        priced.host_s.push_back(device_.host_s_per_collective);
+      } else {
+        const KernelTime time = OpTime(op.record, device_);
+        priced.device_s.push_back(time.device_s);
+        priced.host_s.push_back(time.num_kernels * device_.host_s_per_kernel);
+      }
+    }
+    HideTensorCommunication(ops, overlap_, priced.device_s);
+    return priced;
+  }
+
+  const GroupPlacement& PlacementOf(const base::OpRecord& record) const {
     switch (AxisOf(record)) {
       case spec::Axis::kTensor:
-        seconds.tensor_s += price(placements_.tensor);
-        return;
+        return placements_.tensor;
       case spec::Axis::kExpertTensor:
-        seconds.tensor_s += price(placements_.expert_tensor);
-        return;
+        return placements_.expert_tensor;
       case spec::Axis::kContext:
-        seconds.context_s += price(placements_.context);
-        return;
+        return placements_.context;
       case spec::Axis::kExpert:
-        seconds.expert_s += price(placements_.expert);
-        return;
+        return placements_.expert;
       default:
         base::FailCheck(__FILE__, __LINE__, "an axis of layers", base::ToString(record));
+    }
+  }
+
+  static double& FieldOf(const base::OpRecord& record, AxisSeconds& seconds) {
+    switch (AxisOf(record)) {
+      case spec::Axis::kContext:
+        return seconds.context_s;
+      case spec::Axis::kExpert:
+        return seconds.expert_s;
+      default:
+        return seconds.tensor_s;
     }
   }
 
   const RankDevice& device_;
   const Network& network_;
   const AxisPlacements& placements_;
+  const TensorOverlap& overlap_;
   const spec::FlopsConvention convention_;
 };
 
@@ -141,8 +172,12 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
   const AxisPlacements placements = PlaceAxes(parallel, network);
   // The head and its loss stay in the activations' type where layers run in a narrower one.
   const RankDevice wide_device = device.InActivationType();
-  const Pricer layer_pricer(device, network, placements, convention);
-  const Pricer wide_pricer(wide_device, network, placements, convention);
+  const TensorOverlap overlap{
+      .beside_weight_gradients = device.runtime.tensor_comm_beside_weight_gradients,
+      .in_pieces = parallel.overlap_tp_comm,
+      .slowdown = network.cluster.collectives.overlap_slowdown};
+  const Pricer layer_pricer(device, network, placements, overlap, convention);
+  const Pricer wide_pricer(wide_device, network, placements, overlap, convention);
   BlockCosts costs;
   const auto price = [&](const Pricer& pricer, auto append_forward, auto append_backward,
                          BlockCost& cost) {

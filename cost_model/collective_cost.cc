@@ -105,7 +105,7 @@ void AddTreesOverNodes(double bytes, const GroupPlacement& placement, const Netw
   // of the tensor.
   demand.inter_messages = 2 * TreeDepth(nodes);
   demand.inter_s =
-      bytes_out / (bandwidth.inter_bytes_per_s * network.cluster.collectives.tree_efficiency);
+      2 * bytes / (bandwidth.inter_bytes_per_s * network.cluster.collectives.tree_efficiency);
 }
 
 double TreeSeconds(double bytes, const GroupPlacement& placement, const Network& network) {

@@ -21,6 +21,10 @@ LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute reco
   key.AddChoice(static_cast<uint64_t>(parallel.attention));
   key.AddChoice(static_cast<uint64_t>(parallel.context_kind));
   key.AddChoice(parallel.schedule == spec::ScheduleKind::kInterleaved);
+  key.AddChoice(parallel.overlap_tp_comm);
+  // In the usual rank order no axis that is missing here lies inside the groups of a layer.
+  const static spec::ParallelSpec kUsual;
+  key.AddSize(parallel.rank_order == kUsual.rank_order ? 0 : parallel.data_parallel_size);
   return key;
 }
 

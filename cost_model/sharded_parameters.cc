@@ -164,7 +164,8 @@ void AddShardingCosts(JobCosts& costs, const spec::ParallelSpec& parallel, StepP
   BlockCost& cost = parts.costs.front();
   const UpdateCost& update = parts.updates.front();
   const double exposed_s =
-      ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets, cost.Backward(), overlaps);
+      ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets, cost.Backward(), overlaps,
+                          costs.job().cluster.collectives.overlap_slowdown);
   const auto num_microbatches = static_cast<double>(parts.num_microbatches);
   cost.backward_comm.data_s += exposed_s * (num_microbatches - 1) / num_microbatches;
 }

@@ -5,6 +5,10 @@
 namespace tessera::cost_model {
 namespace {
 
+double OverlapSlowdown(const JobCosts& costs) {
+  return costs.job().cluster.collectives.overlap_slowdown;
+}
+
 // The stage that has the most to do.
 int BusiestStage(const StepParts& parts, const spec::ParallelSpec& parallel) {
   int busiest = 0;
@@ -32,9 +36,9 @@ double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
     const double window_s = parallel.schedule == spec::ScheduleKind::kZeroBubbleH1
                                 ? cost.backward_weight_s
                                 : cost.Backward();
-    const double exposed_s =
-        ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets, window_s, overlaps) +
-        update.tied_comm_s + update.tensor_comm_s;
+    const double exposed_s = ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets,
+                                                 window_s, overlaps, OverlapSlowdown(costs)) +
+                             update.tied_comm_s + update.tensor_comm_s;
     end_s = std::max(end_s, run.finish_s[stage] + slowdown * exposed_s);
   }
   return end_s - run.makespan_s;
@@ -51,9 +55,9 @@ UpdateCost SlowestAfterNorm(const JobCosts& costs, const spec::ParallelSpec& par
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
     UpdateCost update = parts.updates[stage];
     if (overlaps) {
-      update.gather_comm_s =
-          ExposedPartsSeconds(update.gather_comm_s, update.num_buckets,
-                              PipelineStageCost(parts, parallel, stage).Forward(), overlaps);
+      update.gather_comm_s = ExposedPartsSeconds(
+          update.gather_comm_s, update.num_buckets,
+          PipelineStageCost(parts, parallel, stage).Forward(), overlaps, OverlapSlowdown(costs));
     }
     if (update.AfterNorm() <= longest_s) continue;
     longest_s = update.AfterNorm();

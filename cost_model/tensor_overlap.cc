@@ -16,10 +16,6 @@ bool IsTensorCollective(const spec::Op& op) {
 
 bool IsProduct(const spec::Op& op) { return op.record.kind == base::OpKind::kMatMul; }
 
-bool IsWeightGradient(const spec::Op& op) {
-  return IsProduct(op) && op.record.dims[3] == static_cast<int64_t>(base::MatMulLayout::kTN);
-}
-
 // Hides collectives of one op list.
 class Hider {
  public:
@@ -31,8 +27,9 @@ class Hider {
   void Hide(size_t first, size_t end) {
     const bool has_before = first > 0 && IsProduct(ops_[first - 1]);
     const bool has_after = end < ops_.size() && IsProduct(ops_[end]);
-    const bool before_weight_gradient = has_before && has_after && IsWeightGradient(ops_[end]) &&
-                                        !IsWeightGradient(ops_[first - 1]);
+    const bool before_weight_gradient = has_before && has_after &&
+                                        spec::IsWeightGradient(ops_[end]) &&
+                                        !spec::IsWeightGradient(ops_[first - 1]);
     for (size_t i = first; i < end; ++i) {
       const bool gathers = ops_[i].record.kind == base::OpKind::kAllGather;
       if (overlap_.beside_weight_gradients && before_weight_gradient) {

@@ -103,6 +103,7 @@ class Writer {
               "shared experts or leading dense layers");
     refuse_if(model.moe && model.moe->expert_ffn_hidden_size != model.ffn_hidden_size,
               "width of experts other than that of the MLP");
+    refuse_if(model.qk_norm, "norm of queries and keys");
     refuse_if(plan_.training.precision == spec::Precision::kFp8, "fp8");
     refuse_if(plan_.training.precision == spec::Precision::kFp4, "fp4");
     if (model.rope_scaling) {

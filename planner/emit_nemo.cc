@@ -73,6 +73,7 @@ constexpr Rule kRules[] = {
      "false"},
     {"multi_latent_attention", "model", "multi_latent_attention", "true"},
     {"qk_layernorm", "model", "qk_layernorm", "true"},
+    {"moe_shared_expert_gate", "model", "moe_shared_expert_gate", "true"},
     {"num_experts", "model", "num_moe_experts", nullptr},
     {"moe_grouped_gemm", "model", "moe_grouped_gemm", "true"},
     {"moe_permute_fusion", "model", "moe_permute_fusion", "true"},

@@ -6,6 +6,7 @@
 #include "planner/emit_environment.h"
 #include "planner/emit_megatron.h"
 #include "planner/emit_text.h"
+#include "planner/text_format.h"
 
 namespace tessera::planner {
 namespace {
@@ -36,7 +37,7 @@ std::string DurationText(const spec::Plan& plan) {
   if (!plan.prediction) return "";
   const double hours =
       plan.prediction->step_time_s * static_cast<double>(plan.training.steps) / 3600;
-  return CommentLines(Concat("The ", plan.training.steps, " steps take ", NumberText(hours),
+  return CommentLines(Concat("The ", plan.training.steps, " steps take ", FormatFixed(hours, 1),
                              " hours as predicted, without checkpoints and evaluation."));
 }
 

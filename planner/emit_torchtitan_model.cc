@@ -26,10 +26,11 @@ constexpr Flavor kFlavors[] = {
 // Empty where torchtitan has no such form: its Llama 3 has grouped queries, SwiGLU, RMS norms and
 // no biases; its DeepSeek-V3 latent attention and experts.
 std::string FormOf(const ModelSpec& model) {
-  const bool is_plain =
-      model.norm == spec::NormKind::kRmsNorm && model.position == spec::PositionKind::kRope &&
-      model.activation == spec::ActivationKind::kSwiGlu && !model.qkv_bias && !model.mlp_bias &&
-      !model.attention_output_bias && !model.sliding_window && model.num_multi_token_layers == 0;
+  const bool is_plain = model.norm == spec::NormKind::kRmsNorm &&
+                        model.position == spec::PositionKind::kRope &&
+                        model.activation == spec::ActivationKind::kSwiGlu && !model.qkv_bias &&
+                        !model.qk_norm && !model.mlp_bias && !model.attention_output_bias &&
+                        !model.sliding_window && model.num_multi_token_layers == 0;
   if (!is_plain) return "";
   if (model.mla) return model.moe ? "deepseek_v3" : "";
   return model.moe ? "" : "llama3";

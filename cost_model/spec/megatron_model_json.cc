@@ -17,9 +17,7 @@ void VisitLatentAttention(MegatronFields& fields, ModelSpec& model) {
   bool is_latent = model.mla.has_value();
   fields.Flag(kModelField, is_latent, {"multi_latent_attention"});
   if (!is_latent) {
-    if (fields.is_reading()) {
-      fields.arguments().Only("qk_layernorm", false, "no norm of queries and keys");
-    }
+    fields.Flag(kModelField, model.qk_norm, {"qk_layernorm"});
     return;
   }
   if (!model.mla) model.mla.emplace();
@@ -187,6 +185,7 @@ void VisitExperts(MegatronFields& fields, ModelSpec& model) {
                  model.ffn_hidden_size, kSizeRange, Show::kAlways);
   fields.Integer(kModelField, moe.shared_expert_ffn_hidden_size,
                  {"moe_shared_expert_intermediate_size"}, 0, kCountRange);
+  fields.Flag(kModelField, moe.shared_expert_gate, {"moe_shared_expert_gate"});
   fields.Number(kModelField, moe.capacity_factor, {"moe_expert_capacity_factor"}, 0, kNotNegative);
   VisitMegatronExpertLayers(fields, model.num_layers, moe.num_leading_dense_layers);
   if (has_experts) model.moe = moe;

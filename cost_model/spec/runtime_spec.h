@@ -36,6 +36,10 @@ struct RuntimeSpec {
   // 0: captured graphs, no host time.
   double host_time_factor = 1;
 
+  // In the backward pass tensor-parallel collectives run beside the products of weight gradients
+  // (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2).
+  bool tensor_comm_beside_weight_gradients = false;
+
   // What it can run, for searches.
   std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
   int max_zero_stage = 1;

@@ -297,6 +297,8 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("attention_dropout", runtime.attention_dropout, kOptional);
   fields.Number("fused_attention_time_factor", runtime.fused_attention_time_factor, kPositive,
                 kOptional);
+  fields.Flag("tensor_comm_beside_weight_gradients", runtime.tensor_comm_beside_weight_gradients,
+              kOptional);
   fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);
   fields.Texts("schedules", runtime.schedules, kOptional);
   fields.Integer("max_zero_stage", runtime.max_zero_stage, {.minimum = 0, .maximum = 3}, kOptional);

@@ -34,6 +34,41 @@ TEST(OverlapTest, NothingIsHiddenForMoreThanItCosts) {
   EXPECT_LE(ExposedBesideProductSeconds(8, 100, 2, 1e9), 8);
 }
 
+// With data ranks next to each other it depends on their number where tensor ranks sit.
+TEST(JobCostsTest, PricesDoNotDependOnWhatWasPricedBefore) {
+  spec::ParallelSpec parallel;
+  parallel.rank_order = "dp-cp-ep-pp-tp";
+  parallel.tensor_parallel_size = 4;
+  JobCosts costs(RoundJob(16));
+  for (const int dp : {1, 2, 4}) {
+    parallel.data_parallel_size = dp;
+    parallel.pipeline_parallel_size = 4 / dp;
+    JobCosts fresh(RoundJob(16));
+    EXPECT_EQ(PriceStep(costs, parallel).report.step_time_s,
+              PriceStep(fresh, parallel).report.step_time_s)
+        << dp;
+  }
+}
+
+TEST(StepCostTest, OverlapHidesTensorParallelCommunication) {
+  Job job = RoundJob(8);
+  spec::ParallelSpec parallel;
+  parallel.tensor_parallel_size = 8;
+  parallel.sequence_parallel = true;
+  JobCosts costs(job);
+  const double exposed_s = PriceStep(costs, parallel).report.time.tp_comm_s;
+  parallel.overlap_tp_comm = true;
+  EXPECT_LT(PriceStep(costs, parallel).report.time.tp_comm_s, exposed_s);
+  parallel.overlap_tp_comm = false;
+  job.runtime.tensor_comm_beside_weight_gradients = true;
+  JobCosts beside(job);
+  const double half_hidden_s = PriceStep(beside, parallel).report.time.tp_comm_s;
+  EXPECT_LT(half_hidden_s, exposed_s);
+  job.cluster.collectives.overlap_slowdown = 0.1;
+  JobCosts slowed(job);
+  EXPECT_GT(PriceStep(slowed, parallel).report.time.tp_comm_s, half_hidden_s);
+}
+
 // 16 devices whose pace deviates by 1 %: the slowest is sqrt(2 ln 16) deviations behind.
 TEST(StragglerTest, EveryStepWaitsForTheSlowestDevice) {
   Job job = RoundJob(16);
