@@ -58,6 +58,9 @@ struct RuntimeSpec {
   double allocator_reserve_margin = 0;
   std::string memory_tag = "measured";  // or "estimated": how well the above is known
   std::string memory_source = "the engine's allocations, which its tests hold to the prediction";
+  // Time of fused attention as a multiple of the best kernels' for the device: earlier generations
+  // of them are slower.
+  double fused_attention_time_factor = 1;
   // Time that the host takes for one kernel, as a multiple of the machine's own (cluster files);
   // 0: captured graphs, no host time.
   double host_time_factor = 1;

@@ -333,6 +333,8 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("fused_gradient_accumulation", runtime.fused_gradient_accumulation, kOptional);
   fields.Flag("hidden_dropout", runtime.hidden_dropout, kOptional);
   fields.Flag("attention_dropout", runtime.attention_dropout, kOptional);
+  fields.Number("fused_attention_time_factor", runtime.fused_attention_time_factor, kPositive,
+                kOptional);
   fields.Flag("tensor_comm_beside_weight_gradients", runtime.tensor_comm_beside_weight_gradients,
               kOptional);
   fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);
