@@ -1,9 +1,11 @@
 #include "cost_model/block_cost.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cost_model/base/check.h"
 #include "cost_model/op_cost.h"
+#include "cost_model/overlap.h"
 
 namespace tessera::cost_model {
 namespace {
@@ -39,26 +41,31 @@ class Pricer {
       : device_(device), network_(network), placements_(placements), convention_(convention) {}
 
   void Forward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
+    double on_ring_s = 0;  // of the transfer beside the operation at hand
     for (const spec::Op& op : ops) {
       if (base::IsCommunication(op.record.kind)) {
-        AddCommunication(op.record, cost.forward_comm);
+        AddCommunication(op.record, cost.forward_comm, on_ring_s);
         cost.forward_host_s += device_.host_s_per_collective;
       } else {
         const KernelTime time = OpTime(op.record, device_);
         cost.forward_s += time.device_s;
+        cost.forward_comm.context_s += TakeRingWait(on_ring_s, time.device_s);
         cost.forward_host_s += time.num_kernels * device_.host_s_per_kernel;
       }
     }
   }
 
   void Backward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
+    double on_ring_s = 0;
     for (const spec::Op& op : ops) {
+      AxisSeconds& comm = op.recomputed ? cost.recompute_comm : cost.backward_comm;
       if (base::IsCommunication(op.record.kind)) {
-        AddCommunication(op.record, op.recomputed ? cost.recompute_comm : cost.backward_comm);
+        AddCommunication(op.record, comm, on_ring_s);
         cost.backward_host_s += device_.host_s_per_collective;
         continue;
       }
       const KernelTime time = OpTime(op.record, device_);
+      comm.context_s += TakeRingWait(on_ring_s, time.device_s);
       cost.backward_host_s += time.num_kernels * device_.host_s_per_kernel;
       if (op.recomputed) {
         cost.recompute_s += time.device_s;
@@ -71,7 +78,21 @@ class Pricer {
   }
 
  private:
-  void AddCommunication(const base::OpRecord& record, AxisSeconds& seconds) const {
+  // What the operation that runs beside a transfer of `on_ring_s` waits for it; then none is left.
+  double TakeRingWait(double& on_ring_s, double beside_s) const {
+    if (on_ring_s == 0) return 0;
+    return ExposedSeconds(std::exchange(on_ring_s, 0), beside_s,
+                          network_.cluster.collectives.overlap_slowdown);
+  }
+
+  // Collectives take their time; a transfer round the context ring runs beside the next operation.
+  void AddCommunication(const base::OpRecord& record, AxisSeconds& seconds,
+                        double& on_ring_s) const {
+    if (record.kind == base::OpKind::kSend) {
+      on_ring_s = RingExchangeSeconds(static_cast<double>(record.dims[0] * device_.element_bytes),
+                                      placements_.context, network_);
+      return;
+    }
     const auto price = [&](const GroupPlacement& placement) {
       return CollectiveSeconds(record, static_cast<double>(device_.element_bytes), placement,
                                network_);
@@ -171,9 +192,16 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
 
 BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_layers,
                     const spec::VirtualStage& stage) {
+  return StageCost(blocks, num_layers, blocks, {}, stage);
+}
+
+BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_layers,
+                    const BlockCosts& kept, const spec::PerForm<int>& num_kept,
+                    const spec::VirtualStage& stage) {
   BlockCost cost;
   for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
     if (num_layers[i] > 0) cost.Add(blocks.layers[i], num_layers[i]);
+    if (num_kept[i] > 0) cost.Add(kept.layers[i], num_kept[i]);
   }
   if (stage.has_embedding) cost.Add(blocks.embedding);
   if (stage.has_head) cost.Add(blocks.head);

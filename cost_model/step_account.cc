@@ -23,6 +23,7 @@ int BusiestStage(const StepParts& parts, const spec::ParallelSpec& parallel) {
 double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
                      const StepParts& parts, const PipelineRun& run) {
   const bool overlaps = OverlapsReduction(costs, parallel);
+  const double overlap_slowdown = costs.job().cluster.collectives.overlap_slowdown;
   const double slowdown = Oversubscription(costs);
   double end_s = run.makespan_s;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
@@ -32,9 +33,9 @@ double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
     const double window_s = parallel.schedule == spec::ScheduleKind::kZeroBubbleH1
                                 ? cost.backward_weight_s
                                 : cost.Backward();
-    const double exposed_s =
-        ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets, window_s, overlaps) +
-        update.tied_comm_s + update.tensor_comm_s;
+    const double exposed_s = ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets,
+                                                 window_s, overlaps, overlap_slowdown) +
+                             update.tied_comm_s + update.tensor_comm_s;
     end_s = std::max(end_s, run.finish_s[stage] + slowdown * exposed_s);
   }
   return end_s - run.makespan_s;
@@ -53,7 +54,8 @@ UpdateCost SlowestAfterNorm(const JobCosts& costs, const spec::ParallelSpec& par
     if (overlaps) {
       update.gather_comm_s =
           ExposedPartsSeconds(update.gather_comm_s, update.num_buckets,
-                              PipelineStageCost(parts, parallel, stage).Forward(), overlaps);
+                              PipelineStageCost(parts, parallel, stage).Forward(), overlaps,
+                              costs.job().cluster.collectives.overlap_slowdown);
     }
     if (update.AfterNorm() <= longest_s) continue;
     longest_s = update.AfterNorm();

@@ -5,6 +5,7 @@
 
 #include "cost_model/elementwise_cost.h"
 #include "cost_model/op_cost.h"
+#include "cost_model/overlap.h"
 #include "cost_model/spec/flat_layout.h"
 
 namespace tessera::cost_model {
@@ -187,10 +188,12 @@ UpdateCost MakeUpdateCost(const JobCosts& costs, const spec::ParallelSpec& paral
   return cost;
 }
 
-double ExposedPartsSeconds(double comm_s, int64_t num_parts, double window_s, bool overlaps) {
+double ExposedPartsSeconds(double comm_s, int64_t num_parts, double window_s, bool overlaps,
+                           double slowdown) {
   if (!overlaps) return comm_s;
   const auto n = static_cast<double>(num_parts);
-  return std::max(comm_s / n, comm_s - window_s * (n - 1) / n);
+  const double beside = (n - 1) / n;
+  return comm_s / n + ExposedSeconds(comm_s * beside, window_s * beside, slowdown);
 }
 
 }  // namespace tessera::cost_model

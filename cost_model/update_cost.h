@@ -62,7 +62,8 @@ UpdateCost MakeUpdateCost(const JobCosts& costs, const spec::ParallelSpec& paral
 // Seconds by which communication in n equal parts, done one after the other, outlasts `window_s` of
 // computing beside it, with one part that nothing can hide: n parts become ready evenly through a
 // backward pass, or are needed evenly through a forward pass. max(t, n t - window (n - 1) / n) for
-// t a part's time; all of it without overlap.
-double ExposedPartsSeconds(double comm_s, int64_t num_parts, double window_s, bool overlaps);
+// t a part's time; all of it without overlap. `slowdown` as in overlap.h.
+double ExposedPartsSeconds(double comm_s, int64_t num_parts, double window_s, bool overlaps,
+                           double slowdown);
 
 }  // namespace tessera::cost_model
