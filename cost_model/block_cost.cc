@@ -87,11 +87,21 @@ class Pricer {
         seconds.context_s += price(placements_.context);
         return;
       case spec::Axis::kExpert:
-        seconds.expert_s += price(placements_.expert);
+        seconds.expert_s += ExpertExchangeSeconds(record);
         return;
       default:
         base::FailCheck(__FILE__, __LINE__, "an axis of layers", base::ToString(record));
     }
+  }
+
+  double ExpertExchangeSeconds(const base::OpRecord& record) const {
+    const double bytes =
+        static_cast<double>(record.dims[0]) * static_cast<double>(device_.element_bytes);
+    const int64_t num_copies = std::max<int64_t>(1, record.dims[3]);
+    const double share = device_.runtime.deduplicated_dispatch
+                             ? CopiesShare(num_copies, placements_.expert.num_nodes)
+                             : 1.0;
+    return AllToAllSeconds(bytes, placements_.expert, network_, share);
   }
 
   const RankDevice& device_;

@@ -36,8 +36,9 @@ MatMulTiling FastestTiling(const MatMulShape& shape, double flops_per_s,
 double ProductSeconds(const MatMulShape& shape, double flops_per_s, double bytes,
                       const RankDevice& device);
 
-// A matrix product of the op list (kMatMul, kGroupedMatMul) with the kernels that the runtime runs beside it: casts
-// of its operands to 8 bits, bias and activation, the addition to an fp32 gradient.
+// A matrix product of the op list (kMatMul, kGroupedMatMul) with the kernels that the runtime runs
+// beside it: casts of its operands to 8 bits, bias and activation, the addition to an fp32
+// gradient.
 KernelTime MatMulTime(const base::OpRecord& record, const RankDevice& device);
 
 }  // namespace tessera::cost_model
