@@ -106,6 +106,7 @@ class Pricer {
       return RingExchangeSeconds(static_cast<double>(record.dims[0]) * element_bytes, placement,
                                  network_);
     }
+    if (AxisOf(record) == spec::Axis::kExpert) return ExpertExchangeSeconds(record);
     return CollectiveSeconds(record, element_bytes, placement, network_);
   }
 
@@ -142,6 +143,16 @@ class Pricer {
       default:
         return seconds.tensor_s;
     }
+  }
+
+  double ExpertExchangeSeconds(const base::OpRecord& record) const {
+    const double bytes =
+        static_cast<double>(record.dims[0]) * static_cast<double>(device_.element_bytes);
+    const int64_t num_copies = std::max<int64_t>(1, record.dims[3]);
+    const double share = device_.runtime.deduplicated_dispatch
+                             ? CopiesShare(num_copies, placements_.expert.num_nodes)
+                             : 1.0;
+    return AllToAllSeconds(bytes, placements_.expert, network_, share);
   }
 
   const RankDevice& device_;

@@ -329,6 +329,8 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("fused_residual", runtime.fused_residual, kOptional);
   fields.Flag("fused_rope", runtime.fused_rope, kOptional);
   fields.Flag("fused_cross_entropy", runtime.fused_cross_entropy, kOptional);
+  fields.Flag("fused_permute", runtime.fused_permute, kOptional);
+  fields.Flag("deduplicated_dispatch", runtime.deduplicated_dispatch, kOptional);
   fields.Flag("fused_optimizer", runtime.fused_optimizer, kOptional);
   fields.Flag("fused_gradient_accumulation", runtime.fused_gradient_accumulation, kOptional);
   fields.Flag("hidden_dropout", runtime.hidden_dropout, kOptional);
