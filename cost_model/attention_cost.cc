@@ -82,7 +82,8 @@ KernelTime FusedTime(const base::OpRecord& record, const RankDevice& device) {
   const bool backward = IsBackward(record);
   double arithmetic_s = 0;
   if (device.kernels) {
-    arithmetic_s = FusedArithmeticSeconds(ShapeOf(record), backward, device);
+    arithmetic_s = device.runtime.fused_attention_time_factor *
+                   FusedArithmeticSeconds(ShapeOf(record), backward, device);
   } else {
     const double flops = spec::FlopsOf(record);
     arithmetic_s =

@@ -1,9 +1,11 @@
 #include "cost_model/block_cost.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cost_model/base/check.h"
 #include "cost_model/op_cost.h"
+#include "cost_model/overlap.h"
 #include "cost_model/tensor_overlap.h"
 
 namespace tessera::cost_model {
@@ -84,9 +86,7 @@ class Pricer {
     PricedOps priced;
     for (const spec::Op& op : ops) {
       if (base::IsCommunication(op.record.kind)) {
-        priced.device_s.push_back(CollectiveSeconds(op.record,
-                                                    static_cast<double>(device_.element_bytes),
-                                                    PlacementOf(op.record), network_));
+        priced.device_s.push_back(CommunicationSeconds(op.record));
         priced.host_s.push_back(device_.host_s_per_collective);
       } else {
         const KernelTime time = OpTime(op.record, device_);
@@ -94,8 +94,29 @@ class Pricer {
         priced.host_s.push_back(time.num_kernels * device_.host_s_per_kernel);
       }
     }
+    HideRingTransfers(ops, priced.device_s);
     HideTensorCommunication(ops, overlap_, priced.device_s);
     return priced;
+  }
+
+  double CommunicationSeconds(const base::OpRecord& record) const {
+    const auto element_bytes = static_cast<double>(device_.element_bytes);
+    const GroupPlacement& placement = PlacementOf(record);
+    if (record.kind == base::OpKind::kSend) {
+      return RingExchangeSeconds(static_cast<double>(record.dims[0]) * element_bytes, placement,
+                                 network_);
+    }
+    if (AxisOf(record) == spec::Axis::kExpert) return ExpertExchangeSeconds(record);
+    return CollectiveSeconds(record, element_bytes, placement, network_);
+  }
+
+  // A transfer round the context ring runs beside the next operation.
+  void HideRingTransfers(const std::vector<spec::Op>& ops, std::vector<double>& device_s) const {
+    for (size_t i = 0; i + 1 < ops.size(); ++i) {
+      if (ops[i].record.kind != base::OpKind::kSend) continue;
+      device_s[i] = ExposedSeconds(device_s[i], device_s[i + 1],
+                                   network_.cluster.collectives.overlap_slowdown);
+    }
   }
 
   const GroupPlacement& PlacementOf(const base::OpRecord& record) const {
@@ -122,6 +143,16 @@ class Pricer {
       default:
         return seconds.tensor_s;
     }
+  }
+
+  double ExpertExchangeSeconds(const base::OpRecord& record) const {
+    const double bytes =
+        static_cast<double>(record.dims[0]) * static_cast<double>(device_.element_bytes);
+    const int64_t num_copies = std::max<int64_t>(1, record.dims[3]);
+    const double share = device_.runtime.deduplicated_dispatch
+                             ? CopiesShare(num_copies, placements_.expert.num_nodes)
+                             : 1.0;
+    return AllToAllSeconds(bytes, placements_.expert, network_, share);
   }
 
   const RankDevice& device_;
@@ -206,9 +237,16 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
 
 BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_layers,
                     const spec::VirtualStage& stage) {
+  return StageCost(blocks, num_layers, blocks, {}, stage);
+}
+
+BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_layers,
+                    const BlockCosts& kept, const spec::PerForm<int>& num_kept,
+                    const spec::VirtualStage& stage) {
   BlockCost cost;
   for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
     if (num_layers[i] > 0) cost.Add(blocks.layers[i], num_layers[i]);
+    if (num_kept[i] > 0) cost.Add(kept.layers[i], num_kept[i]);
   }
   if (stage.has_embedding) cost.Add(blocks.embedding);
   if (stage.has_head) cost.Add(blocks.head);

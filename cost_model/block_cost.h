@@ -63,5 +63,9 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
 // One virtual stage with so many layers of each form.
 BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_layers,
                     const spec::VirtualStage& stage);
+// The same with further layers, priced by `kept`, that are not recomputed.
+BlockCost StageCost(const BlockCosts& blocks, const spec::PerForm<int>& num_layers,
+                    const BlockCosts& kept, const spec::PerForm<int>& num_kept,
+                    const spec::VirtualStage& stage);
 
 }  // namespace tessera::cost_model

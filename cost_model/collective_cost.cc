@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "cost_model/base/check.h"
@@ -206,7 +207,14 @@ double BroadcastSeconds(double bytes, const GroupPlacement& placement, const Net
   return SecondsOf(demand, network);
 }
 
-double AllToAllSeconds(double bytes, const GroupPlacement& placement, const Network& network) {
+double CopiesShare(int64_t num_copies, int num_nodes) {
+  const double nodes = num_nodes;
+  const auto copies = static_cast<double>(num_copies);
+  return nodes * (1 - std::pow(1 - 1 / nodes, copies)) / copies;
+}
+
+double AllToAllSeconds(double bytes, const GroupPlacement& placement, const Network& network,
+                       double inter_node_share) {
   if (placement.size == 1) return 0;
   const double part = bytes / placement.size;
   const int local = placement.ranks_per_node;
@@ -219,10 +227,10 @@ double AllToAllSeconds(double bytes, const GroupPlacement& placement, const Netw
                                    network);
   if (remote <= 0) return intra_s;
   // All local ranks send to all remote ones. Both levels work at the same time.
-  return std::max(intra_s,
-                  SecondsOf({.inter_messages = static_cast<double>(remote),
-                             .inter_s = part * remote * local / bandwidth.inter_bytes_per_s},
-                            network));
+  return std::max(intra_s, SecondsOf({.inter_messages = static_cast<double>(remote),
+                                      .inter_s = inter_node_share * part * remote * local /
+                                                 bandwidth.inter_bytes_per_s},
+                                     network));
 }
 
 double RingExchangeSeconds(double bytes, const GroupPlacement& placement, const Network& network) {

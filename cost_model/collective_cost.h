@@ -36,8 +36,14 @@ double AllGatherSeconds(double bytes, const GroupPlacement& placement, const Net
 double BroadcastSeconds(double bytes, const GroupPlacement& placement, const Network& network);
 
 // Every rank sends an equal part of its `bytes` to each other rank of the group; links inside the
-// nodes and between them work at the same time.
-double AllToAllSeconds(double bytes, const GroupPlacement& placement, const Network& network);
+// nodes and between them work at the same time. Of the bytes for other nodes `inter_node_share`
+// crosses: the rest is copies that the node makes (CopiesShare).
+double AllToAllSeconds(double bytes, const GroupPlacement& placement, const Network& network,
+                       double inter_node_share = 1);
+
+// Of `num_copies` of a token, each to a rank of one of `num_nodes` nodes, the share that remains
+// with one to a node: n (1 - (1 - 1 / n)^k) / k for choices without preference.
+double CopiesShare(int64_t num_copies, int num_nodes);
 
 // Every rank sends `bytes` to the next one of its group, the last to the first.
 double RingExchangeSeconds(double bytes, const GroupPlacement& placement, const Network& network);

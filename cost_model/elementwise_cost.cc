@@ -66,6 +66,17 @@ Extra ExtraOf(const base::OpRecord& record, const RankDevice& device) {
       return runtime.fused_activation ? Extra{} : Extra{7 * element_bytes, 3};
     case OpKind::kRope:  // halves swapped, two products, a sum, put together; queries and keys
       return runtime.fused_rope ? Extra{} : Extra{8 * element_bytes, 9};
+    // A copy of zeros to add into, of every row and token the sum read before it is written;
+    // indices by a sort.
+    case OpKind::kTokenPermute:
+      return runtime.fused_permute ? Extra{} : Extra{0, 3};
+    case OpKind::kTokenUnpermute:
+      return runtime.fused_permute ? Extra{} : Extra{3 * element_bytes, 3};
+    // Cast, softmax, choice, scattering to [rows, experts] twice, and their counts; backward fewer.
+    case OpKind::kRouterForward:
+      return Extra{6 * kFp32Bytes, 8};
+    case OpKind::kRouterBackward:
+      return Extra{4 * kFp32Bytes, 5};
     case OpKind::kCrossEntropySumExp:  // an fp32 copy, shifted, exponentiated, divided
       return runtime.fused_cross_entropy ? Extra{} : Extra{7 * kFp32Bytes + element_bytes, 6};
     case OpKind::kCrossEntropyGrad:  // scaled and cast

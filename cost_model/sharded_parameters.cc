@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost_model/overlap.h"
 #include "cost_model/spec/flat_layout.h"
 
 namespace tessera::cost_model {
@@ -58,7 +59,8 @@ struct Waits {
 // layer counts as what it is.
 class StageWaits {
  public:
-  StageWaits(const ModelComm& comm, bool overlaps) : comm_(comm), overlaps_(overlaps) {}
+  StageWaits(const ModelComm& comm, bool overlaps, double slowdown)
+      : comm_(comm), overlaps_(overlaps), slowdown_(slowdown) {}
 
   // `num_layers` of the layers that `blocks` prices, once for each way of recomputation.
   void AddLayers(const BlockCosts& blocks, const spec::PerForm<int>& num_layers) {
@@ -67,7 +69,7 @@ class StageWaits {
       const Layer layer{.comm = comm_.layers[i],
                         .forward_s = blocks.layers[i].Forward(),
                         .backward_s = blocks.layers[i].Backward()};
-      forward_s_ += num_layers[i] * layer.ForwardWait();
+      forward_s_ += num_layers[i] * ForwardWait(layer);
       backward_s_ += num_layers[i] * BackwardWait(layer.comm.gather_s, layer.comm.reduce_s, layer);
       num_layers_ += num_layers[i];
       end_ = layer;
@@ -88,7 +90,7 @@ class StageWaits {
     }
     // The last layer computes while the head arrives, not another layer.
     waits.forward_s += std::max(0.0, layer.gather_s - embedding_s) +
-                       std::max(0.0, forward_s_ - end_.ForwardWait()) +
+                       std::max(0.0, forward_s_ - ForwardWait(end_)) +
                        std::max(0.0, head.gather_s - end_.forward_s);
     // Backward the first layer finds the head's gradients on the way, the last gathers nothing.
     const double middle_s = BackwardWait(layer.gather_s, layer.reduce_s, end_);
@@ -109,19 +111,22 @@ class StageWaits {
     PartComm comm;
     double forward_s = 0;
     double backward_s = 0;
-    // For the next layer, as large.
-    double ForwardWait() const { return std::max(0.0, comm.gather_s - forward_s); }
   };
 
   // Of a layer that computes while another is gathered and a third reduced. Without overlap a
   // reduction holds the pass up.
   double BackwardWait(double gather_s, double reduce_s, const Layer& layer) const {
-    return overlaps_ ? std::max(0.0, gather_s + reduce_s - layer.backward_s)
-                     : reduce_s + std::max(0.0, gather_s - layer.backward_s);
+    return overlaps_ ? ExposedSeconds(gather_s + reduce_s, layer.backward_s, slowdown_)
+                     : reduce_s + ExposedSeconds(gather_s, layer.backward_s, slowdown_);
+  }
+  // For the next layer, as large.
+  double ForwardWait(const Layer& layer) const {
+    return ExposedSeconds(layer.comm.gather_s, layer.forward_s, slowdown_);
   }
 
   const ModelComm& comm_;
   const bool overlaps_;
+  const double slowdown_;
   double forward_s_ = 0;
   double backward_s_ = 0;
   int num_layers_ = 0;
@@ -133,7 +138,7 @@ void AddParameterWaits(JobCosts& costs, const spec::ParallelSpec& parallel, bool
   const ModelComm comm = MakeModelComm(costs, parallel, parts.groups);
   const BlockCosts& blocks = costs.MicrobatchOf(parallel).blocks;
   for (size_t i = 0; i < parts.stages.size(); ++i) {
-    StageWaits stage(comm, overlaps);
+    StageWaits stage(comm, overlaps, costs.job().cluster.collectives.overlap_slowdown);
     if (parts.recomputed.empty()) {
       stage.AddLayers(blocks, parts.forms[i]);
     } else {

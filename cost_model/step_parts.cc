@@ -96,11 +96,7 @@ void KeepSomeLayers(JobCosts& costs, const spec::ParallelSpec& parallel, StepPar
         std::min(first_layers.num_layers, parallel.recomputed_layers_per_virtual_stage[i]);
     parts.recomputed.push_back(spec::CountForms(costs.job().model, first_layers));
     const spec::PerForm<int> kept_forms = KeptForms(parts, i);
-    for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
-      if (kept_forms[form] == 0) continue;
-      parts.costs[i].Add(recomputed.layers[form], -kept_forms[form]);
-      parts.costs[i].Add(kept.layers[form], kept_forms[form]);
-    }
+    parts.costs[i] = StageCost(recomputed, parts.recomputed[i], kept, kept_forms, parts.stages[i]);
   }
 }
 
@@ -159,16 +155,6 @@ bool OverlapsReduction(const JobCosts& costs, const spec::ParallelSpec& parallel
 
 std::vector<spec::Violation> FindUnpriced(const Job& job, const spec::ParallelSpec& parallel) {
   std::vector<spec::Violation> violations;
-  const auto limit = [&](const char* constraint, const char* what, double found, double priced) {
-    if (found <= priced) return;
-    violations.push_back({.constraint = constraint,
-                          .message = base::Concat("this version does not price ", what, found),
-                          .needed = found,
-                          .available = priced,
-                          .unit = ""});
-  };
-  limit("context parallelism", "context parallelism, but cp is ", parallel.context_parallel_size,
-        1);
   const spec::HostSpec& host = job.cluster.host;
   const bool host_is_known =
       host.device_link_bandwidth_bytes_per_s > 0 && host.memory_bandwidth_bytes_per_s > 0;

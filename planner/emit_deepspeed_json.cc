@@ -105,6 +105,7 @@ class Writer {
               "width of experts other than that of the MLP");
     refuse_if(model.qk_norm, "norm of queries and keys");
     refuse_if(plan_.training.precision == spec::Precision::kFp8, "fp8");
+    refuse_if(plan_.training.precision == spec::Precision::kFp4, "fp4");
     if (model.rope_scaling) {
       Warn("Megatron-DeepSpeed does not stretch rotary frequencies as the model does.");
     }

@@ -116,6 +116,8 @@ constexpr Rule kRules[] = {
     {"ckpt_format", "checkpoint", "ckpt_format", nullptr},
     {"fp16", "mixed_precision", "fp16", "true"},
     {"bf16", "mixed_precision", "bf16", "true"},
+    {"fp4_format", "mixed_precision", "fp4", nullptr},
+    {"fp4_recipe", "mixed_precision", "fp4_recipe", nullptr},
     {"fp8_format", "mixed_precision", "fp8", nullptr},
     {"fp8_recipe", "mixed_precision", "fp8_recipe", nullptr},
     {"accumulate_allreduce_grads_in_fp32", "mixed_precision", "grad_reduce_in_fp32", "true"},

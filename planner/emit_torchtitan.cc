@@ -70,6 +70,8 @@ class Writer {
     }
     if (plan_.training.precision == spec::Precision::kFp16) {
       Refuse("precision", "torchtitan has no training in fp16");
+    } else if (plan_.training.precision == spec::Precision::kFp4) {
+      Refuse("precision", "torchtitan has no training in fp4");
     }
     if (parallel_.context_parallel_size > 1 &&
         parallel_.context_kind == spec::ContextKind::kAllToAll) {

@@ -15,7 +15,8 @@ enum class DType : uint8_t {
   kInt64,
   kUInt8,
   kUInt16,
-  kFloat8
+  kFloat8,
+  kFloat4
 };
 
 constexpr int64_t SizeBytes(DType dtype) {
@@ -31,6 +32,7 @@ constexpr int64_t SizeBytes(DType dtype) {
       return 8;
     case DType::kUInt8:
     case DType::kFloat8:
+    case DType::kFloat4:  // half a byte, rounded up
       return 1;
   }
   return 0;
@@ -54,6 +56,8 @@ constexpr std::string_view ToString(DType dtype) {
       return "uint16";
     case DType::kFloat8:
       return "fp8";
+    case DType::kFloat4:
+      return "fp4";
   }
   return "?";
 }

@@ -57,7 +57,7 @@ enum class OpKind : uint8_t {
   kReduceScatter,  // elements of the input per rank, group size, axis
   kAllGather,      // elements of the output per rank, group size, axis
   kBroadcast,      // elements, group size, axis
-  kAllToAll,       // elements per rank, group size, axis
+  kAllToAll,       // elements per rank, group size, axis, copies of each token among them (0: one)
   kSend,           // elements
   kRecv,           // elements
   kBarrier,        // group size, axis

@@ -1,20 +1,11 @@
 #include "cost_model/spec/attention_ops.h"
 
+#include "cost_model/spec/context_ops.h"
+
 namespace tessera::spec {
 namespace {
 
 using base::OpKind;
-
-void WriteCore(OpWriter& write, OpKind kind, const LayerForm& form) {
-  const LocalShape& shape = write.shape();
-  const auto stats = write.parallel().attention == AttentionKind::kFlash
-                         ? base::AttentionStats::kLogSumExp
-                         : base::AttentionStats::kProbabilities;
-  const int64_t window = form.is_windowed ? write.model().sliding_window->size : 0;
-  const int64_t value_head_dim = shape.value_head_dim == shape.head_dim ? 0 : shape.value_head_dim;
-  write.Add(kind, {shape.batch, shape.sequence, shape.heads, shape.kv_heads, shape.head_dim,
-                   static_cast<int64_t>(stats), 0, value_head_dim, window});
-}
 
 void WriteRope(OpWriter& write, int64_t num_heads, int64_t head_dim, bool inverse) {
   if (write.model().position != PositionKind::kRope) return;
@@ -117,7 +108,7 @@ void WriteAttentionForward(OpWriter& write, const LayerForm& form) {
   } else {
     WriteProjectionForward(write);
   }
-  WriteCore(write, OpKind::kAttentionForward, form);
+  WriteAttentionCore(write, OpKind::kAttentionForward, form);
   write.Linear(shape.tokens, shape.hidden, shape.attention_width);
   write.ReducePartialSums();
   write.ResidualAdd(write.model().attention_output_bias);
@@ -132,10 +123,10 @@ void WriteAttentionBackward(OpWriter& write, const LayerForm& form, Recompute re
   write.WeightGradient(shape.tokens, shape.hidden, shape.attention_width);
   if (recompute == Recompute::kSelective) {
     write.set_recomputed(true);
-    WriteCore(write, OpKind::kAttentionForward, form);
+    WriteAttentionCore(write, OpKind::kAttentionForward, form);
     write.set_recomputed(false);
   }
-  WriteCore(write, OpKind::kAttentionBackward, form);
+  WriteAttentionCore(write, OpKind::kAttentionBackward, form);
   if (model.mla) {
     WriteLatentBackward(write);
   } else {

@@ -12,8 +12,10 @@ void ReadPrecision(MegatronFields& fields, TrainingSpec& training) {
   const std::optional<bool> bf16 = arguments.Flag({"bf16"});
   const std::optional<bool> fp16 = arguments.Flag({"fp16"});
   const bool fp8 = arguments.Given({"fp8", "fp8_format"});
-  arguments.Skip({"fp8_margin", "fp8_interval", "fp8_amax_history_len", "fp8_amax_compute_algo",
-                  "fp8_param_gather", "fp8_recipe"});
+  const bool fp4 = arguments.Given({"fp4", "fp4_format"});
+  arguments.Skip({"fp4_recipe", "fp4_param_gather", "fp8_margin", "fp8_interval",
+                  "fp8_amax_history_len", "fp8_amax_compute_algo", "fp8_param_gather",
+                  "fp8_recipe"});
   if (bf16.value_or(false) && fp16.value_or(false)) {
     arguments.Fail({"fp16"}, "true", "false (bf16 is true)");
   }
@@ -22,6 +24,7 @@ void ReadPrecision(MegatronFields& fields, TrainingSpec& training) {
   if (bf16.value_or(false)) precision = Precision::kBf16;
   if (fp16.value_or(false)) precision = Precision::kFp16;
   if (fp8) precision = Precision::kFp8;
+  if (fp4) precision = Precision::kFp4;
   fields.Set("precision", training.precision, precision, std::optional(Precision::kFp32));
 }
 
@@ -30,8 +33,14 @@ void VisitPrecision(MegatronFields& fields, TrainingSpec& training) {
   fields.Section("Precision");
   const Precision precision = training.precision;
   if (precision == Precision::kFp16) fields.Write("fp16");
-  if (precision == Precision::kBf16 || precision == Precision::kFp8) fields.Write("bf16");
-  if (precision != Precision::kFp8) return;
+  const bool fp8 = precision == Precision::kFp8;
+  const bool fp4 = precision == Precision::kFp4;
+  if (precision == Precision::kBf16 || fp8 || fp4) fields.Write("bf16");
+  if (fp4) {
+    fields.Write("fp4_format", "e2m1");
+    fields.Write("fp4_recipe", "nvfp4");
+  }
+  if (!fp8) return;
   // Weights and activations stay bf16; operands of products are scaled by their present maximum.
   fields.Write("fp8_format", "hybrid");
   fields.Write("fp8_recipe", "tensorwise");

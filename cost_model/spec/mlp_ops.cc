@@ -41,8 +41,7 @@ void WriteDenseBackward(OpWriter& write, int64_t ffn, bool has_bias) {
 void WriteDispatch(OpWriter& write) {
   const LocalShape& shape = write.shape();
   write.Add(OpKind::kTokenPermute, {shape.routed_rows, shape.hidden, shape.local_tokens});
-  write.ExpertCollective(OpKind::kAllToAll, shape.routed_rows * shape.hidden,
-                         write.parallel().expert_parallel_size, Axis::kExpert);
+  write.ExchangeRoutedRows();
   write.ExpertCollective(OpKind::kAllGather, shape.expert_rows * shape.hidden,
                          ExpertTensorSize(write.parallel()), Axis::kExpertTensor);
   if (shape.sorts_by_expert) {
@@ -58,8 +57,7 @@ void WriteCombine(OpWriter& write) {
   }
   write.ExpertCollective(OpKind::kReduceScatter, shape.expert_rows * shape.hidden,
                          ExpertTensorSize(write.parallel()), Axis::kExpertTensor);
-  write.ExpertCollective(OpKind::kAllToAll, shape.routed_rows * shape.hidden,
-                         write.parallel().expert_parallel_size, Axis::kExpert);
+  write.ExchangeRoutedRows();
   write.Add(OpKind::kTokenUnpermute, {shape.routed_rows, shape.hidden, shape.local_tokens});
 }
 

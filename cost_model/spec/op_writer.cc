@@ -97,6 +97,12 @@ void OpWriter::ExpertCollective(OpKind kind, int64_t elements, int group_size, A
   if (group_size > 1) Add(kind, {elements, group_size, static_cast<int64_t>(axis)});
 }
 
+void OpWriter::ExchangeRoutedRows() {
+  if (parallel_.expert_parallel_size == 1) return;
+  Add(OpKind::kAllToAll, {shape_.routed_rows * shape_.hidden, parallel_.expert_parallel_size,
+                          static_cast<int64_t>(Axis::kExpert), model_.moe->experts_per_token});
+}
+
 void OpWriter::Collective(OpKind kind, int64_t elements) {
   Add(kind, {elements, shape_.tensor_parallel_size, static_cast<int64_t>(Axis::kTensor)});
 }

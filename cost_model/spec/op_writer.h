@@ -58,6 +58,8 @@ class OpWriter {
   void AllReduce(int64_t elements, base::ReduceOp op);
   // Of the expert mesh; nothing where the group is one rank.
   void ExpertCollective(base::OpKind kind, int64_t elements, int group_size, Axis axis);
+  // Rows to the ranks of their experts, or back.
+  void ExchangeRoutedRows();
 
  private:
   void Collective(base::OpKind kind, int64_t elements);

@@ -58,8 +58,9 @@ int ExpertTensorSize(const ParallelSpec& parallel) {
 }
 
 int ExpertDataSize(const ParallelSpec& parallel) {
-  return parallel.tensor_parallel_size * GradientGroupSize(parallel) /
-         (ExpertTensorSize(parallel) * parallel.expert_parallel_size);
+  // At least one, also for a part of the ranks that holds less than the experts need.
+  return std::max(1, parallel.tensor_parallel_size * GradientGroupSize(parallel) /
+                         (ExpertTensorSize(parallel) * parallel.expert_parallel_size));
 }
 
 int ShardGroupSize(const ParallelSpec& parallel) {

@@ -109,7 +109,7 @@ RankLayout::RankLayout(const ParallelSpec& parallel) {
   expert_tensor_.size = ExpertTensorSize(parallel);
   expert_.size = parallel.expert_parallel_size;
   // Rounded down where the sizes clash, which FindViolations tells.
-  expert_data_.size = std::max(1, ExpertDataSize(parallel));
+  expert_data_.size = ExpertDataSize(parallel);
   shard_size_ = ShardGroupSize(parallel);
   stage_tensor_ = tensor_;
   stage_context_ = context_;

@@ -22,6 +22,7 @@ struct RuntimeSpec {
   bool fused_residual = true;     // bias, dropout, residual
   bool fused_rope = true;
   bool fused_cross_entropy = true;  // no fp32 copy of the logits beside their gradient
+  bool fused_permute = true;        // of routed rows; else sums by scattered additions
   bool fused_optimizer = true;
   bool fused_gradient_accumulation = true;  // weight gradients added to by the product itself
   bool hidden_dropout = false;              // masks of a byte an element are kept
@@ -58,6 +59,12 @@ struct RuntimeSpec {
   double allocator_reserve_margin = 0;
   std::string memory_tag = "measured";  // or "estimated": how well the above is known
   std::string memory_source = "the engine's allocations, which its tests hold to the prediction";
+  // Time of fused attention as a multiple of the best kernels' for the device: earlier generations
+  // of them are slower.
+  double fused_attention_time_factor = 1;
+  // Of the copies of a token for experts on one other node one crosses; that node spreads it, and
+  // adds up what comes back (DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2).
+  bool deduplicated_dispatch = false;
   // Time that the host takes for one kernel, as a multiple of the machine's own (cluster files);
   // 0: captured graphs, no host time.
   double host_time_factor = 1;

@@ -49,7 +49,8 @@ void VisitOptional(FieldVisitor& fields, const std::string& key, std::optional<S
 // FLOP/s by the input type of matrix products.
 void VisitRates(FieldVisitor& fields, std::map<base::DType, double>& rates) {
   using base::DType;
-  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8}) {
+  for (const DType type :
+       {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8, DType::kFloat4}) {
     const std::string name(base::ToString(type));
     if (fields.Present(name, rates.count(type) > 0)) fields.Number(name, rates[type], kPositive);
   }
@@ -328,10 +329,14 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("fused_residual", runtime.fused_residual, kOptional);
   fields.Flag("fused_rope", runtime.fused_rope, kOptional);
   fields.Flag("fused_cross_entropy", runtime.fused_cross_entropy, kOptional);
+  fields.Flag("fused_permute", runtime.fused_permute, kOptional);
+  fields.Flag("deduplicated_dispatch", runtime.deduplicated_dispatch, kOptional);
   fields.Flag("fused_optimizer", runtime.fused_optimizer, kOptional);
   fields.Flag("fused_gradient_accumulation", runtime.fused_gradient_accumulation, kOptional);
   fields.Flag("hidden_dropout", runtime.hidden_dropout, kOptional);
   fields.Flag("attention_dropout", runtime.attention_dropout, kOptional);
+  fields.Number("fused_attention_time_factor", runtime.fused_attention_time_factor, kPositive,
+                kOptional);
   fields.Flag("tensor_comm_beside_weight_gradients", runtime.tensor_comm_beside_weight_gradients,
               kOptional);
   fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);

@@ -8,10 +8,11 @@
 namespace tessera::spec {
 namespace {
 
-constexpr EnumNames<Precision, 4> kPrecisions = {{{Precision::kFp32, "fp32"},
+constexpr EnumNames<Precision, 5> kPrecisions = {{{Precision::kFp32, "fp32"},
                                                   {Precision::kBf16, "bf16"},
                                                   {Precision::kFp16, "fp16"},
-                                                  {Precision::kFp8, "fp8"}}};
+                                                  {Precision::kFp8, "fp8"},
+                                                  {Precision::kFp4, "fp4"}}};
 constexpr EnumNames<LrDecayStyle, 3> kLrDecayStyles = {{{LrDecayStyle::kConstant, "constant"},
                                                         {LrDecayStyle::kLinear, "linear"},
                                                         {LrDecayStyle::kCosine, "cosine"}}};
@@ -42,9 +43,10 @@ PrecisionTypes TypesOf(Precision precision) {
       types.parameter = types.activation = types.matmul = DType::kFloat16;
       break;
     case Precision::kFp8:
-      // Only the operands of matrix products are cast to 8 bits, on the fly.
+    case Precision::kFp4:
+      // Only the operands of matrix products are cast to 8 or 4 bits, on the fly.
       types.parameter = types.activation = DType::kBFloat16;
-      types.matmul = DType::kFloat8;
+      types.matmul = precision == Precision::kFp8 ? DType::kFloat8 : DType::kFloat4;
       break;
   }
   types.has_master_weights = true;

@@ -9,10 +9,10 @@
 
 namespace tessera::spec {
 
-enum class Precision : uint8_t { kFp32, kBf16, kFp16, kFp8 };
+enum class Precision : uint8_t { kFp32, kBf16, kFp16, kFp8, kFp4 };
 enum class LrDecayStyle : uint8_t { kConstant, kLinear, kCosine };
 
-std::string_view ToString(Precision precision);  // "fp32", "bf16", "fp16", "fp8"
+std::string_view ToString(Precision precision);  // "fp32", "bf16", "fp16", "fp8", "fp4"
 std::string_view ToString(LrDecayStyle style);   // "constant", "linear", "cosine"
 std::optional<Precision> PrecisionFromString(std::string_view text);
 

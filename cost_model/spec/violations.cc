@@ -172,7 +172,22 @@ class Rules {
           Concat("with sequence parallelism, the ", sequence / cp,
                  " tokens of a sequence on one rank do not divide by tensor-parallel size ", tp));
     }
-    if (cp > 1 && parallel_.context_kind == ContextKind::kAllToAll) CheckSwappedHeads();
+    if (cp == 1) return;
+    if (parallel_.context_kind == ContextKind::kAllToAll) CheckSwappedHeads();
+    if (parallel_.context_kind == ContextKind::kRing) CheckRing();
+  }
+
+  void CheckRing() {
+    if (parallel_.attention != AttentionKind::kFlash) {
+      Add("ring needs flash attention", 1, 0, "",
+          "a context-parallel ring merges partial outputs by their log-sum-exp, which unfused "
+          "attention does not keep");
+    }
+    if (model_.sliding_window) {
+      Add("ring needs full attention", 0, model_.sliding_window->size, "tokens",
+          "a context-parallel ring passes all keys round, but the model attends to a window: "
+          "gather (all-gather) or swap heads (all-to-all)");
+    }
   }
 
   // All-to-all context parallelism gives each rank whole heads of whole sequences.

@@ -49,8 +49,8 @@ void CheckBuffer(const Communicator& comm, const void* data, int64_t count) {
 }
 
 void CheckReducible(const Communicator& comm, DType dtype) {
-  TESSERA_CHECK(dtype != DType::kUInt16 && dtype != DType::kFloat8, comm.name(),
-                ": no reduction of ", base::ToString(dtype));
+  TESSERA_CHECK(dtype != DType::kUInt16 && dtype != DType::kFloat8 && dtype != DType::kFloat4,
+                comm.name(), ": no reduction of ", base::ToString(dtype));
 }
 
 void CheckPeer(const Communicator& comm, int peer) {

@@ -128,6 +128,7 @@ void ReduceElements(std::span<const void* const> inputs, int64_t input_offset,
       return reduce.operator()<Plain<uint8_t, int32_t>>();
     case DType::kUInt16:
     case DType::kFloat8:
+    case DType::kFloat4:
       break;
   }
   base::FailCheck(__FILE__, __LINE__, "reducible dtype", base::ToString(dtype));

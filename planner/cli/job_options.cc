@@ -114,8 +114,8 @@ void AddTraining(CLI::App& command, JobOptions& options) {
       ->check(AtLeastOne())
       ->group("Training");
   AddOptional(command, "--precision", options.precision,
-              "fp32|bf16|fp16|fp8 (default: the first of bf16, fp16, fp32 that the device has)")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8"}))
+              "fp32|bf16|fp16|fp8|fp4 (default: the first of bf16, fp16, fp32 that the device has)")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8", "fp4"}))
       ->group("Training");
   command
       .add_flag_callback(

@@ -1,13 +1,9 @@
 #include "planner/validation/measured_job.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
-#include "cost_model/spec/stage_partition.h"
-#include "planner/search_space.h"
 #include "planner/validation/measured_cluster.h"
 #include "planner/validation/measured_model.h"
 
@@ -21,15 +17,18 @@ bool Contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Nothing for a precision that no spec knows. Block-scaled forms of 8 bits run at the rate of fp8;
-// those of 4 bits are priced like them.
+// "bf16", "mxfp8", "fp8-rowwise", "nvfp4"; nothing for a precision that no spec knows.
 std::optional<spec::Precision> PrecisionOf(const std::string& text) {
-  if (Contains(text, "fp8") || Contains(text, "fp4")) return spec::Precision::kFp8;
-  return spec::PrecisionFromString(text);
+  if (Contains(text, "fp8")) return spec::Precision::kFp8;
+  if (Contains(text, "fp4")) return spec::Precision::kFp4;
+  if (Contains(text, "bf16")) return spec::Precision::kBf16;
+  if (Contains(text, "fp16")) return spec::Precision::kFp16;
+  if (Contains(text, "fp32")) return spec::Precision::kFp32;
+  return std::nullopt;
 }
 
+// Of a row with one chunk a stage.
 spec::ScheduleKind ScheduleOf(const MeasuredLayout& row) {
-  if (row.virtual_pipeline_size.value_or(1) > 1) return spec::ScheduleKind::kInterleaved;
   if (Contains(row.schedule, "gpipe")) return spec::ScheduleKind::kGPipe;
   if (Contains(row.schedule, "zb-h1")) return spec::ScheduleKind::kZeroBubbleH1;
   return spec::ScheduleKind::kOneForwardOneBackward;
@@ -43,19 +42,6 @@ std::optional<base::DType> GradientReduceType(const std::string& text) {
   if (Contains(last, "bf16")) return base::DType::kBFloat16;
   if (Contains(last, "fp16")) return base::DType::kFloat16;
   return std::nullopt;
-}
-
-// Layers of each virtual stage where embedding and head count as a layer each, for models that
-// leave just that room: 126 layers on 128 places.
-std::vector<int> LayersWithEndsAsLayers(const MeasuredLayout& row, int64_t num_layers) {
-  const int64_t num_stages = row.pipeline_parallel_size * row.virtual_pipeline_size.value_or(1);
-  if (num_stages < 2 || num_layers % num_stages == 0 || (num_layers + 2) % num_stages != 0) {
-    return {};
-  }
-  std::vector<int> layers(num_stages, static_cast<int>((num_layers + 2) / num_stages));
-  --layers.front();
-  --layers.back();
-  return layers;
 }
 
 void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
@@ -72,7 +58,6 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   parallel.data_parallel_size = static_cast<int>(row.data_parallel_size.value_or(
       std::max<int64_t>(1, measurement.hardware.num_devices / ranks_per_replica)));
   parallel.schedule = ScheduleOf(row);
-  parallel.virtual_pipeline_size = static_cast<int>(row.virtual_pipeline_size.value_or(1));
   parallel.sequence_parallel =
       row.sequence_parallel.value_or(false) && row.tensor_parallel_size > 1;
   if (row.flash_attention) {
@@ -82,88 +67,6 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   if (const auto type = GradientReduceType(row.grad_dtype)) parallel.gradient_reduce_type = *type;
   if (row.context_kind == "a2a") parallel.context_kind = spec::ContextKind::kAllToAll;
   parallel.zero_group_size = static_cast<int>(row.zero_group_size.value_or(0));
-  parallel.layers_per_virtual_stage = LayersWithEndsAsLayers(row, measurement.model.num_layers);
-}
-
-// Recomputes a share of the layers of every virtual stage, rounded up.
-void RecomputeShare(const spec::ModelSpec& model, double share, ParallelSpec& parallel) {
-  parallel.recompute = spec::Recompute::kFull;
-  parallel.recomputed_layers_per_virtual_stage.clear();
-  const int num_stages = parallel.pipeline_parallel_size * parallel.virtual_pipeline_size;
-  if (model.num_layers < num_stages) return;  // FindViolations says so
-  for (const spec::VirtualStage& stage : spec::PartitionStages(model, parallel)) {
-    parallel.recomputed_layers_per_virtual_stage.push_back(
-        static_cast<int>(std::ceil(share * stage.num_layers)));
-  }
-}
-
-// "selective-layer" is every second layer whole. Torch's selection of operations saves every second
-// product: half of a layer's work twice, as that of half of the layers.
-void FillRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
-                   ParallelSpec& parallel) {
-  if (Contains(row.recompute_modules, "every 2nd")) {
-    RecomputeShare(model, 0.5, parallel);
-    return;
-  }
-  parallel.recompute = spec::RecomputeFromString(row.recompute).value_or(spec::Recompute::kNone);
-}
-
-// Every choice with every value of one more field.
-template <typename T>
-void Multiply(std::vector<LayoutChoice>& choices, const std::vector<T>& values,
-              const std::function<std::string(const T&)>& name,
-              const std::function<void(ParallelSpec&, const T&)>& set) {
-  std::vector<LayoutChoice> product;
-  for (const LayoutChoice& choice : choices) {
-    for (const T& value : values) {
-      product.push_back(choice);
-      set(product.back().parallel, value);
-      product.back().assumed.push_back(name(value));
-    }
-  }
-  choices = std::move(product);
-}
-
-void ChooseRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
-                     std::vector<LayoutChoice>& choices) {
-  if (!row.recompute.empty()) return;
-  struct Value {
-    const char* name;
-    std::function<void(ParallelSpec&)> set;
-  };
-  const auto share = [&model](double of_layers) {
-    return
-        [&model, of_layers](ParallelSpec& parallel) { RecomputeShare(model, of_layers, parallel); };
-  };
-  const auto whole = [](spec::Recompute recompute) {
-    return [recompute](ParallelSpec& parallel) { parallel.recompute = recompute; };
-  };
-  std::vector<Value> values = {{"none", whole(spec::Recompute::kNone)},
-                               {"full of a quarter of the layers", share(0.25)},
-                               {"full of half of the layers", share(0.5)},
-                               {"full", whole(spec::Recompute::kFull)}};
-  if (choices.front().parallel.attention == spec::AttentionKind::kUnfused) {
-    values.push_back({"selective", whole(spec::Recompute::kSelective)});
-  }
-  Multiply<Value>(
-      choices, values, [](const Value& value) { return Concat("recompute ", value.name); },
-      [](ParallelSpec& parallel, const Value& value) { value.set(parallel); });
-}
-
-void ChooseMicroBatch(const MeasuredLayout& row, std::vector<LayoutChoice>& choices) {
-  if (row.micro_batch_size) return;
-  const int64_t per_replica = *row.global_batch_size / choices.front().parallel.data_parallel_size;
-  Multiply<int64_t>(
-      choices, DivisorsOf(std::max<int64_t>(1, per_replica)),
-      [](int64_t value) { return Concat("micro_batch_size ", value); },
-      [](ParallelSpec& parallel, int64_t value) { parallel.micro_batch_size = value; });
-}
-
-void ChooseZero(const MeasuredLayout& row, std::vector<LayoutChoice>& choices) {
-  if (row.zero_stage) return;
-  Multiply<int>(
-      choices, {0, 1}, [](int value) { return Concat("zero_stage ", value); },
-      [](ParallelSpec& parallel, int value) { parallel.zero_stage = value; });
 }
 
 std::string WhyNotAJob(const Measurement& measurement, const RowMeaning& meaning) {
@@ -206,15 +109,9 @@ MeasuredJob JobMaker::Make(const Measurement& measurement) {
   job.num_devices = static_cast<int>(measurement.hardware.num_devices);
   job.runtime = meaning.runtime;
 
-  LayoutChoice known{meaning.layout, {}};
-  FillLayout(measurement, known.parallel);
-  known.parallel.micro_batch_size = row.micro_batch_size.value_or(1);
-  known.parallel.zero_stage = static_cast<int>(row.zero_stage.value_or(0));
-  FillRecompute(row, job.model, known.parallel);
-  measured.choices = {known};
-  ChooseRecompute(row, job.model, measured.choices);
-  ChooseMicroBatch(row, measured.choices);
-  ChooseZero(row, measured.choices);
+  ParallelSpec parallel = meaning.layout;
+  FillLayout(measurement, parallel);
+  measured.choices = ChoicesOf(measurement, job.model, parallel);
   return measured;
 }
 

@@ -6,16 +6,11 @@
 #include <vector>
 
 #include "cost_model/job_costs.h"
+#include "planner/validation/measured_choices.h"
 #include "planner/validation/measurement.h"
 #include "planner/validation/row_rules.h"
 
 namespace tessera::planner {
-
-// What the row leaves out, as its authors may have chosen it.
-struct LayoutChoice {
-  spec::ParallelSpec parallel;
-  std::vector<std::string> assumed;  // "recompute full"
-};
 
 struct MeasuredJob {
   std::string skipped;  // why it cannot be priced; "": it can

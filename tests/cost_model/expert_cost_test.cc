@@ -1,6 +1,7 @@
 // Steps of mixtures of experts: what experts, their number and their network cost.
 #include <gtest/gtest.h>
 
+#include "cost_model/collective_cost.h"
 #include "cost_model/spec/parameter_list.h"
 #include "cost_model/step_cost.h"
 #include "tests/cost_model/test_jobs.h"
@@ -64,6 +65,20 @@ TEST(ExpertCostTest, RoutedTokensTakeTheLinksTime) {
   const int64_t num_microbatches = spec::NumMicrobatches(job.training, parallel);
   EXPECT_NEAR(PriceStep(costs, parallel).report.time.ep_comm_s,
               6 * layer_s * static_cast<double>(num_microbatches), 1e-9);
+}
+
+TEST(ExpertCostTest, OneCopyOfATokenCrossesToEachNode) {
+  EXPECT_DOUBLE_EQ(CopiesShare(1, 4), 1);
+  EXPECT_DOUBLE_EQ(CopiesShare(2, 2), 0.75) << "both copies meet on one of two nodes half the time";
+  Job job = ExpertJob(64);
+  job.training.global_batch_size = 64;
+  const auto exchange_s = [&](bool deduplicated, int ep) {
+    job.runtime.deduplicated_dispatch = deduplicated;
+    JobCosts costs(job);
+    return PriceStep(costs, Layout(ep, 1, 1, 64)).report.time.ep_comm_s;
+  };
+  EXPECT_NEAR(exchange_s(true, 16), 0.75 * exchange_s(false, 16), 1e-9) << "two nodes, NICs bound";
+  EXPECT_DOUBLE_EQ(exchange_s(true, 8), exchange_s(false, 8)) << "one node";
 }
 
 TEST(ExpertCostTest, LayersOfEachFormCountOnTheirStage) {

@@ -22,7 +22,8 @@ TEST(PresetsTest, ModelsOfTheFamiliesAreThere) {
                             "qwen2-7b", "mistral-7b", "mixtral-8x7b", "nano-gpt"}));
   EXPECT_THAT(ListPresets("clusters"),
               IsSupersetOf({"local-cpu", "dgx1-v100", "dgx2-v100", "dgx-a100-40gb", "dgx-a100-80gb",
-                            "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72"}));
+                            "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "hgx-a800-80gb",
+                            "hgx-h800", "h100-96gb-500w", "dgx-b300", "gb300-nvl72"}));
 }
 
 TEST(PresetsTest, EveryModelLoadsUnderItsOwnNameAndNamesItsSource) {

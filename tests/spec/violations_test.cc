@@ -218,6 +218,18 @@ TEST(FindViolationsTest, SwappingHeadsForTokensNeedsHeadsForEveryRank) {
   EXPECT_THAT(layout.Find(), Breaks("sequence % cp"));
 }
 
+TEST(FindViolationsTest, RingsNeedFlashAttentionOverWholeSequences) {
+  Layout layout;
+  layout.parallel.context_parallel_size = 2;
+  layout.parallel.attention = AttentionKind::kUnfused;
+  EXPECT_THAT(layout.Find(), Breaks("ring needs flash attention"));
+  layout.parallel.attention = AttentionKind::kFlash;
+  layout.model.sliding_window = SlidingWindowSpec{.size = 16};
+  EXPECT_THAT(layout.Find(), Breaks("ring needs full attention"));
+  layout.parallel.context_kind = ContextKind::kAllGather;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
 TEST(FindViolationsTest, ShardingGroupsDivideTheGradientGroup) {
   Layout layout;
   layout.parallel.data_parallel_size = 8;

@@ -180,8 +180,9 @@ TEST(JobMakerTest, WhatTheRowLeavesOutIsTriedInEveryForm) {
   row.layout.recompute = "";
   row.layout.zero_stage.reset();
   const MeasuredJob job = JobOf(row);
-  // None, of a quarter, of half and of all layers, of attention; without and with ZeRO-1.
-  EXPECT_EQ(job.choices.size(), 10u);
+  // None; of an eighth, a quarter, half and all of the layers; of attention: with and without
+  // ZeRO-1.
+  EXPECT_EQ(job.choices.size(), 12u);
   EXPECT_THAT(job.choices[0].assumed, ElementsAre("recompute none", "zero_stage 0"));
 
   row = SmallRow();
@@ -196,6 +197,20 @@ TEST(JobMakerTest, SchedulesFollowTheRowsWords) {
   EXPECT_EQ(JobOf(row).choices[0].parallel.schedule, spec::ScheduleKind::kGPipe);
   row.layout.virtual_pipeline_size = 3;
   EXPECT_EQ(JobOf(row).choices[0].parallel.schedule, spec::ScheduleKind::kInterleaved);
+}
+
+TEST(JobMakerTest, AnUnstatedNumberOfChunksIsChosen) {
+  Measurement row = SmallRow();
+  row.layout.schedule = "interleaved-1f1b";  // 12 layers a stage
+  std::vector<int> sizes;
+  for (const LayoutChoice& choice : JobOf(row).choices) {
+    sizes.push_back(choice.parallel.virtual_pipeline_size);
+  }
+  EXPECT_THAT(sizes, ElementsAre(2, 3, 4, 6, 12));
+  EXPECT_THAT(JobOf(row).choices[0].assumed, ElementsAre("vpp 2"));
+  row.layout.schedule = "";
+  row.notes = "vpp not printed";
+  EXPECT_EQ(JobOf(row).choices.size(), 6u);  // one chunk too
 }
 
 TEST(JobMakerTest, EmbeddingAndHeadTakeTheRoomOfALayerWhereTheModelLeavesIt) {
@@ -217,6 +232,15 @@ TEST(JobMakerTest, EverySecondLayerRecomputedIsHalfOfEachStage) {
   EXPECT_THAT(parallel.recomputed_layers_per_virtual_stage, ElementsAre(6, 6));
 }
 
+TEST(JobMakerTest, AShareOfTheLayersIsSpreadOverTheChunksOfAStage) {
+  Measurement row = SmallRow();
+  row.layout.virtual_pipeline_size = 12;  // one layer a chunk, 12 chunks on each of two stages
+  row.layout.recompute = "selective-layer";
+  row.layout.recompute_modules = "every 2nd layer fully checkpointed";
+  EXPECT_THAT(JobOf(row).choices[0].parallel.recomputed_layers_per_virtual_stage,
+              ElementsAre(1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0));
+}
+
 TEST(JobMakerTest, GradientsAreSummedInTheTypeThatTravels) {
   Measurement row = SmallRow();
   row.layout.grad_dtype = "fp32 (main grads) / fp16 comm";
@@ -231,6 +255,27 @@ TEST(JobMakerTest, NotesTurnOverlapOff) {
   EXPECT_TRUE(JobOf(row).choices[0].parallel.overlap_grad_reduce);
   row.notes = "overlap disabled, mock data";
   EXPECT_FALSE(JobOf(row).choices[0].parallel.overlap_grad_reduce);
+}
+
+TEST(JobMakerTest, BlockScaledFormsOfEightBitsAreFp8) {
+  Measurement row = SmallRow();
+  row.hardware.gpu = "B200-180GB-SXM";
+  for (const char* precision : {"fp8", "mxfp8", "fp8-rowwise"}) {
+    row.layout.precision = precision;
+    EXPECT_EQ(JobOf(row).job.training.precision, spec::Precision::kFp8) << precision;
+  }
+}
+
+TEST(JobMakerTest, AFrameworkHasItsRuntime) {
+  Measurement row = SmallRow();
+  EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-lm-2021");  // without flash attention
+  row.framework = "Megatron-DeepSpeed";
+  EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-deepspeed");
+  row.framework = "NeMo/Megatron-Core";
+  row.layout.flash_attention = true;
+  EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-core");
+  row.framework = "llm-foundry (Composer+PyTorch FSDP)";
+  EXPECT_EQ(JobOf(row).job.runtime.name, "pytorch-fsdp");
 }
 
 TEST(JobMakerTest, ARowThatCannotBePricedSaysWhy) {
