@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <map>
 #include <sstream>
 
 #include "cost_model/base/check.h"
@@ -47,6 +48,20 @@ StageParts PartsOfParameters(const std::vector<spec::VirtualStage>& own,
         std::max(parts.placeholder_bytes, PlaceholderBytes(model, training, parallel, chunk));
   }
   return parts;
+}
+
+// What PartsOfParameters looks at in a stage: stages that are alike here have the same parts.
+std::vector<int> ShapeOf(const std::vector<spec::VirtualStage>& own, const spec::ModelSpec& model) {
+  std::vector<int> shape;
+  for (const spec::VirtualStage& chunk : own) {
+    const spec::PerForm<int> forms = spec::CountForms(model, chunk);
+    const bool is_mixed =
+        std::count(forms.begin(), forms.end(), 0) + 1 < static_cast<int64_t>(forms.size());
+    shape.insert(shape.end(), forms.begin(), forms.end());
+    // Where layers of several forms follow each other, so does the order matter.
+    shape.insert(shape.end(), {chunk.has_embedding, chunk.has_head, is_mixed * chunk.first_layer});
+  }
+  return shape;
 }
 
 }  // namespace
@@ -99,6 +114,7 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
   const bool holds_all = parallel.schedule == spec::ScheduleKind::kGPipe;
   const int64_t num_more = holds_all ? num_microbatches - schedule.num_microbatches : 0;
   const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
+  std::map<std::vector<int>, StageParts> of_parameters;  // most stages are like another
   std::vector<spec::StageMemory> memory;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
     const std::vector<spec::VirtualStage> own = spec::StagesOf(stages, stage);
@@ -106,7 +122,9 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
     for (const spec::VirtualStage& chunk : own) {
       by_chunk.push_back(spec::KeptBytesOf(model, training, parallel, chunk, runtime));
     }
-    StageParts parts = PartsOfParameters(own, model, training, parallel);
+    const auto [known, is_new] = of_parameters.try_emplace(ShapeOf(own, model));
+    if (is_new) known->second = PartsOfParameters(own, model, training, parallel);
+    StageParts parts = known->second;
     parts.activations_bytes = spec::PeakActivationBytes(schedule.actions_by_stage[stage],
                                                         parallel.pipeline_parallel_size, by_chunk) +
                               num_more * by_chunk[0].saved_bytes;

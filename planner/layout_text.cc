@@ -21,7 +21,7 @@ std::string RangeText(const std::vector<int>& counts) {
 std::string RecomputeText(const spec::ParallelSpec& parallel) {
   if (!parallel.recomputed_layers_per_virtual_stage.empty()) {
     return Concat("full recomputation of ", RangeText(parallel.recomputed_layers_per_virtual_stage),
-                  " layers a stage");
+                  " layers of a stage");
   }
   switch (parallel.recompute) {
     case spec::Recompute::kNone:

@@ -16,16 +16,21 @@ using base::Concat;
 // The layouts that a changed machine may favour: the first rows and the best of other meshes.
 constexpr size_t kNumRows = 8;
 
-std::vector<spec::ParallelSpec> Candidates(const SearchResult& search) {
-  std::vector<spec::ParallelSpec> candidates;
-  for (size_t i = 0; i < search.rows.size() && i < kNumRows; ++i) {
-    candidates.push_back(search.rows[i].parallel);
-  }
-  for (const RankedLayout& mesh : search.meshes) {
-    const bool is_known =
-        std::find(candidates.begin(), candidates.end(), mesh.parallel) != candidates.end();
-    if (!is_known) candidates.push_back(mesh.parallel);
-  }
+struct Candidate {
+  spec::ParallelSpec layout;
+  double needed_bytes = 0;
+};
+
+std::vector<Candidate> Candidates(const Request& request, const SearchResult& search) {
+  std::vector<Candidate> candidates;
+  const auto add = [&](const RankedLayout& row) {
+    for (const Candidate& known : candidates) {
+      if (known.layout == row.parallel) return;
+    }
+    candidates.push_back({row.parallel, NeededBytesOf(request, row)});
+  };
+  for (size_t i = 0; i < search.rows.size() && i < kNumRows; ++i) add(search.rows[i]);
+  for (const RankedLayout& mesh : search.meshes) add(mesh);
   return candidates;
 }
 
@@ -80,7 +85,7 @@ std::vector<Knob> KnobsOf(const cost_model::Job& job) {
 
 class Bisection {
  public:
-  Bisection(const Request& request, std::vector<spec::ParallelSpec> candidates)
+  Bisection(const Request& request, std::vector<Candidate> candidates)
       : request_(request), candidates_(std::move(candidates)) {}
 
   Sensitivity Find(const Knob& knob) const {
@@ -104,7 +109,7 @@ class Bisection {
     }
     found.threshold = value * std::pow(2.0, knob.falls ? -good : good);
     const int successor = best_at(bad);
-    if (successor > 0) found.successor = candidates_[successor];
+    if (successor > 0) found.successor = candidates_[successor].layout;
     return found;
   }
 
@@ -115,12 +120,13 @@ class Bisection {
     constexpr double kRounding = 1e-9;
     cost_model::Job job = request_.job;
     knob.scale(job.cluster, factor);
+    const auto available_bytes = static_cast<double>(job.cluster.device.memory_bytes);
     cost_model::JobCosts costs(std::move(job));
     int best = -1;
     double best_s = 0;
     for (size_t i = 0; i < candidates_.size(); ++i) {
-      const cost_model::FastPrice price = cost_model::PriceStepFast(costs, candidates_[i]);
-      if (!price.fits()) continue;
+      if (candidates_[i].needed_bytes > available_bytes) continue;
+      const cost_model::FastPrice price = cost_model::PriceStepFast(costs, candidates_[i].layout);
       if (best >= 0 && price.step_time_s >= best_s * (1 - kRounding)) continue;
       best = static_cast<int>(i);
       best_s = price.step_time_s;
@@ -129,7 +135,7 @@ class Bisection {
   }
 
   const Request& request_;
-  std::vector<spec::ParallelSpec> candidates_;  // the choice first
+  std::vector<Candidate> candidates_;  // the choice first
 };
 
 std::string ValueText(double value, const std::string& unit) {
@@ -144,7 +150,7 @@ std::vector<Sensitivity> FindSensitivities(const Request& request, const SearchR
   TESSERA_CHECK(!search.rows.empty(), "no choice to be sensitive");
   std::vector<Sensitivity> found;
   if (request.objective == Objective::kMemory) return found;
-  const Bisection bisection(request, Candidates(search));
+  const Bisection bisection(request, Candidates(request, search));
   for (const Knob& knob : KnobsOf(request.job)) found.push_back(bisection.Find(knob));
   return found;
 }

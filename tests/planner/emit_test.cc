@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+#include "cost_model/base/check.h"
 #include "cost_model/spec/spec_json.h"
 
 namespace tessera::planner {
@@ -155,7 +156,7 @@ TEST(EmitTest, NemoOverridesTheRecipesFields) {
   const std::string text = TextOf(EmitTarget::kNemo, Llama70b());
   for (const char* section : {"model:", "train:", "optimizer:", "scheduler:", "ddp:",
                               "mixed_precision:", "dataset:", "rng:", "comm_overlap:"}) {
-    EXPECT_THAT(text, HasSubstr("\n" + std::string(section) + "\n"));
+    EXPECT_THAT(text, HasSubstr(base::Concat("\n", section, "\n")));
   }
   EXPECT_EQ(ValueOf(text, "tensor_model_parallel_size"), "8");
   EXPECT_EQ(ValueOf(text, "num_query_groups"), "8");
