@@ -22,6 +22,7 @@ std::string FieldOf(const Measurement& measurement, const std::string& field) {
   if (field == "framework") return measurement.framework;
   if (field == "notes") return measurement.notes;
   if (field == "gpu") return measurement.hardware.gpu;
+  if (field == "model") return measurement.model.name;
   if (field == "inter_node") return measurement.hardware.inter_node;
   if (field == "fsdp") return layout.fsdp;
   if (field == "precision") return layout.precision;
