@@ -52,9 +52,9 @@ class Searcher {
       const double least_s = std::min(family_s, candidate_s);
       if (least_s == kNever || least_s > ranking_.LongestStep()) break;
       if (candidate_s < family_s) {
-        families_.PriceNext();
+        families_.Advance();
       } else {
-        families_.Expand(meshes_[open_[next].mesh], open_[next]);
+        families_.Open(meshes_[open_[next].mesh], open_[next]);
         ++next;
       }
     }

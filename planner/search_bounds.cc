@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/memory_fast.h"
 #include "cost_model/pipeline_run.h"
 
 namespace tessera::planner {
@@ -61,6 +62,66 @@ double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layo
     bound_s = std::max(bound_s, m * work_s * ranks_per_stage / job.cluster.shared_compute_units);
   }
   return bound_s;
+}
+
+double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout) {
+  const cost_model::Job& job = costs.job();
+  const bool recomputes_all = layout.recomputed_layers_per_virtual_stage.empty();
+  const spec::Recompute recompute = recomputes_all ? layout.recompute : spec::Recompute::kNone;
+  const cost_model::BlockCosts& blocks = costs.MicrobatchOf(layout, recompute).blocks;
+  const auto m = static_cast<double>(spec::NumMicrobatches(job.training, layout));
+  const int p = layout.pipeline_parallel_size;
+  const bool ends_in_order = layout.schedule != spec::ScheduleKind::kZeroBubbleH1;
+  const std::vector<spec::VirtualStage> stages = spec::PartitionStages(job.model, layout);
+  double before_s = 0;
+  double bound_s = 0;
+  for (int stage = 0; stage < p; ++stage) {
+    double work_s = 0;
+    double first_s = 0;  // of the stage's first chunk
+    for (size_t i = stage; i < stages.size(); i += p) {
+      const cost_model::BlockCost cost =
+          cost_model::StageCost(blocks, spec::CountForms(job.model, stages[i]), stages[i]);
+      const double forward_s = cost.Forward();
+      const double all_s = forward_s + cost.Backward();
+      work_s += all_s;
+      if (stages[i].chunk == 0) first_s = ends_in_order ? all_s : forward_s;
+    }
+    bound_s = std::max(bound_s, before_s + m * work_s);
+    before_s += first_s;
+  }
+  return bound_s;
+}
+
+StageForms FewestLayers(const spec::ModelSpec& model, const spec::ParallelSpec& layout,
+                        const std::vector<std::vector<int>>& partitions) {
+  const auto reduce = [](spec::PerForm<int>& fewest, const spec::PerForm<int>& other) {
+    for (size_t form = 0; form < fewest.size(); ++form) {
+      fewest[form] = std::min(fewest[form], other[form]);
+    }
+  };
+  StageForms fewest;
+  spec::ParallelSpec partitioned = layout;
+  for (const std::vector<int>& layers : partitions) {
+    partitioned.layers_per_virtual_stage = layers;
+    const auto stages = spec::PartitionStages(model, partitioned);
+    if (fewest.empty()) {
+      for (const auto& stage : stages) fewest.push_back(spec::CountForms(model, stage));
+    }
+    for (size_t i = 0; i < stages.size(); ++i)
+      reduce(fewest[i], spec::CountForms(model, stages[i]));
+  }
+  const size_t p = layout.pipeline_parallel_size;
+  for (size_t i = p; i < fewest.size(); ++i) reduce(fewest[i % p], fewest[i]);
+  for (size_t i = p; i < fewest.size(); ++i) fewest[i] = fewest[i % p];
+  return fewest;
+}
+
+double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
+                   const StageForms& fewest) {
+  cost_model::StepParts parts;
+  parts.num_microbatches = spec::NumMicrobatches(costs.job().training, layout);
+  parts.forms = fewest;
+  return cost_model::StepMemoryFast(costs, layout, parts).needed_bytes;
 }
 
 double ExactTimeBound(const cost_model::JobCosts& costs, const cost_model::FastPrice& price) {

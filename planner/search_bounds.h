@@ -17,6 +17,22 @@ namespace tessera::planner {
 // REQUIRES: FindViolations and FindUnpriced are empty.
 double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout);
 
+// The same for given layers of the stages, without the end of the step either: each stage computes
+// its own work m times, after the first forward pass of the first chunks of the stages before it,
+// and before their last backward pass (of ZB-H1, which may end with weight passes, after the one
+// alone).
+double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout);
+
+// The fewest layers of each form that any of the partitions gives a virtual stage, and of the
+// chunks of a pipeline stage the fewest for all.
+using StageForms = std::vector<spec::PerForm<int>>;
+StageForms FewestLayers(const spec::ModelSpec& model, const spec::ParallelSpec& layout,
+                        const std::vector<std::vector<int>>& partitions);
+// Bytes that the memory limit holds against the device at least, with those layers, all of them
+// recomputed as `layout` says.
+double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
+                   const StageForms& fewest);
+
 // Of a layout's fast price, what the exact one cannot be below. On a pool with more ranks than
 // cores, long runs are extrapolated: the bound leaves 2 % for that.
 double ExactTimeBound(const cost_model::JobCosts& costs, const cost_model::FastPrice& price);
