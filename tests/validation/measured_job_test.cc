@@ -79,7 +79,7 @@ TEST(FitClusterTest, ANodesSpeedIsMadeUpOfNicsOfTheClustersKind) {
   EXPECT_DOUBLE_EQ(cluster.inter_node.bandwidth_bytes_per_s, 200 * kGigabit);
 }
 
-TEST(FitClusterTest, AnNvlinkDomainHasTheNicsOfAllItsNodes) {
+TEST(FitClusterTest, AnNvlinkDomainSpansNodesThatKeepTheirNics) {
   spec::ClusterSpec cluster = spec::LoadCluster("gb200-nvl72");
   FitCluster({.num_devices = 256,
               .devices_per_node = 4,
@@ -87,8 +87,9 @@ TEST(FitClusterTest, AnNvlinkDomainHasTheNicsOfAllItsNodes) {
               .intra_node = "NVLink5 1800GB/s (NVL72 domain)",
               .inter_node = "4x400Gb per 4-GPU tray (multi NVL72)"},
              cluster);
-  EXPECT_EQ(cluster.devices_per_node, 72);
-  EXPECT_EQ(cluster.nics_per_node, 72);
+  EXPECT_EQ(cluster.devices_per_node, 4);
+  EXPECT_EQ(cluster.devices_per_domain, 72);
+  EXPECT_EQ(cluster.nics_per_node, 4);
   EXPECT_DOUBLE_EQ(cluster.inter_node.bandwidth_bytes_per_s, 400 * kGigabit);
 }
 
