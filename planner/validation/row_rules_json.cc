@@ -55,8 +55,9 @@ json ParseChanges(const std::string& changes) {
 
 const std::vector<std::string>& RuleFields() {
   static const std::vector<std::string> kFields = {
-      "framework",        "notes",     "gpu",      "inter_node",      "fsdp", "precision",
-      "attention_kernel", "optimizer", "schedule", "flash_attention", "flags"};
+      "framework",  "model",    "notes",           "gpu",
+      "inter_node", "fsdp",     "precision",       "attention_kernel",
+      "optimizer",  "schedule", "flash_attention", "flags"};
   return kFields;
 }
 
