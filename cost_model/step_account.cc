@@ -27,7 +27,6 @@ int BusiestStage(const StepParts& parts, const spec::ParallelSpec& parallel) {
 double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
                      const StepParts& parts, const PipelineRun& run) {
   const bool overlaps = OverlapsReduction(costs, parallel);
-  const double overlap_slowdown = costs.job().cluster.collectives.overlap_slowdown;
   const double slowdown = Oversubscription(costs);
   double end_s = run.makespan_s;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
