@@ -39,9 +39,20 @@ std::string WhyUnpriced(const cost_model::Job& job, const spec::ParallelSpec& pa
   return violations.empty() ? "" : violations.front().message;
 }
 
-bool IsBetter(const cost_model::StepPrice& price, const cost_model::StepPrice& best) {
-  if (price.violations.empty() != best.violations.empty()) return price.violations.empty();
-  if (price.violations.empty()) return price.report.step_time_s < best.report.step_time_s;
+// Whether a layout's tensors fit, without what the allocator may hold beyond them: then it may be
+// the one that a row ran.
+bool MayHaveRun(const cost_model::StepPrice& price, const spec::RuntimeSpec& runtime) {
+  if (price.violations.empty()) return true;
+  const spec::Violation& memory = price.violations.front();
+  const double beyond_tensors = runtime.allocator_reserve + runtime.allocator_reserve_margin;
+  return memory.needed <= memory.available * (1 + beyond_tensors);
+}
+
+bool IsBetter(const cost_model::StepPrice& price, const cost_model::StepPrice& best,
+              const spec::RuntimeSpec& runtime) {
+  const bool may_have_run = MayHaveRun(price, runtime);
+  if (may_have_run != MayHaveRun(best, runtime)) return may_have_run;
+  if (may_have_run) return price.report.step_time_s < best.report.step_time_s;
   return price.report.peak_bytes < best.report.peak_bytes;
 }
 
@@ -64,7 +75,7 @@ RowResult PriceRow(const Measurement& measurement, JobMaker& jobs) {
       continue;
     }
     cost_model::StepPrice price = cost_model::PriceStep(costs, choice.parallel);
-    if (best && !IsBetter(price, *best)) continue;
+    if (best && !IsBetter(price, *best, costs.job().runtime)) continue;
     best = std::move(price);
     result.skipped.clear();
     result.parallel = choice.parallel;

@@ -25,8 +25,8 @@ struct RowResult {
   bool is_priced() const { return skipped.empty(); }
 };
 
-// Prices a row. Of what the row leaves out the fastest choice that fits in memory is taken (or the
-// one that needs least), as its authors would have chosen.
+// Prices a row. Of what the row leaves out the fastest choice whose tensors fit in memory is taken
+// (or the one that needs least), as its authors would have chosen.
 RowResult PriceRow(const Measurement& measurement, JobMaker& jobs);
 
 }  // namespace tessera::planner

@@ -20,9 +20,9 @@ std::string LowerCase(std::string text) {
 std::string FieldOf(const Measurement& measurement, const std::string& field) {
   const MeasuredLayout& layout = measurement.layout;
   if (field == "framework") return measurement.framework;
-  if (field == "model") return measurement.model.name;
   if (field == "notes") return measurement.notes;
   if (field == "gpu") return measurement.hardware.gpu;
+  if (field == "model") return measurement.model.name;
   if (field == "inter_node") return measurement.hardware.inter_node;
   if (field == "fsdp") return layout.fsdp;
   if (field == "precision") return layout.precision;

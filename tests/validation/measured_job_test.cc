@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr double kGigabit = 1e9 / 8;
 
@@ -78,7 +79,7 @@ TEST(FitClusterTest, ANodesSpeedIsMadeUpOfNicsOfTheClustersKind) {
   EXPECT_DOUBLE_EQ(cluster.inter_node.bandwidth_bytes_per_s, 200 * kGigabit);
 }
 
-TEST(FitClusterTest, AnNvlinkDomainHasTheNicsOfAllItsNodes) {
+TEST(FitClusterTest, AnNvlinkDomainSpansNodesThatKeepTheirNics) {
   spec::ClusterSpec cluster = spec::LoadCluster("gb200-nvl72");
   FitCluster({.num_devices = 256,
               .devices_per_node = 4,
@@ -86,8 +87,9 @@ TEST(FitClusterTest, AnNvlinkDomainHasTheNicsOfAllItsNodes) {
               .intra_node = "NVLink5 1800GB/s (NVL72 domain)",
               .inter_node = "4x400Gb per 4-GPU tray (multi NVL72)"},
              cluster);
-  EXPECT_EQ(cluster.devices_per_node, 72);
-  EXPECT_EQ(cluster.nics_per_node, 72);
+  EXPECT_EQ(cluster.devices_per_node, 4);
+  EXPECT_EQ(cluster.devices_per_domain, 72);
+  EXPECT_EQ(cluster.nics_per_node, 4);
   EXPECT_DOUBLE_EQ(cluster.inter_node.bandwidth_bytes_per_s, 400 * kGigabit);
 }
 
@@ -264,6 +266,8 @@ TEST(JobMakerTest, BlockScaledFormsOfEightBitsAreFp8) {
     row.layout.precision = precision;
     EXPECT_EQ(JobOf(row).job.training.precision, spec::Precision::kFp8) << precision;
   }
+  row.layout.precision = "nvfp4";
+  EXPECT_EQ(JobOf(row).job.training.precision, spec::Precision::kFp4);
 }
 
 TEST(JobMakerTest, AFrameworkHasItsRuntime) {
@@ -309,7 +313,7 @@ TEST(PriceRowTest, TheFastestChoiceThatFitsIsAssumed) {
   row.layout.micro_batch_size = 16;
   row.model.sequence_length = 16384;
   const RowResult large = PriceRow(row, jobs);
-  EXPECT_THAT(large.assumed, ElementsAre("recompute full"));
+  EXPECT_THAT(large.assumed, ElementsAre(StartsWith("recompute full")));
 }
 
 TEST(PriceRowTest, AModelFarBeyondTheMemoryDoesNotFit) {
