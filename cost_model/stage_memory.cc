@@ -126,8 +126,11 @@ spec::StageMemory AssembleStage(const spec::ClusterSpec& cluster,
                          buffers.update_bytes + buffers.context_bytes;
   memory.context_bytes = buffers.context_bytes;
   if (cluster.shared_compute_units == 0) {
-    memory.reserve_bytes =
-        std::llround(runtime.allocator_reserve * static_cast<double>(memory.Allocated()));
+    // The allocator gives back what it does not need before it fails.
+    const int64_t left_bytes = std::max<int64_t>(0, cluster.device.memory_bytes - memory.Total());
+    memory.reserve_bytes = std::min<int64_t>(
+        left_bytes,
+        std::llround(runtime.allocator_reserve * static_cast<double>(memory.Allocated())));
   }
   return memory;
 }

@@ -33,6 +33,11 @@ std::string NameOf(const Measurement& row) {
                       row.model.sequence_length);
 }
 
+// Whether a row's source leaves no doubt that it ran the same job as its neighbours.
+bool IsComparable(const Measurement& row) {
+  return !row.HasFlag("gpu_type_inferred") && !row.HasFlag("known_regression_in_source_release");
+}
+
 void AddRow(const RowResult& row, std::vector<LayoutTimes>& layouts) {
   auto found = std::find_if(layouts.begin(), layouts.end(), [&](const LayoutTimes& layout) {
     return layout.parallel == row.parallel;
@@ -105,7 +110,7 @@ RankingScore ScoreRanking(const std::vector<RowResult>& rows) {
   };
   std::map<std::string, Group> groups;
   for (const RowResult& row : rows) {
-    if (!StepTimeError(row)) continue;
+    if (!StepTimeError(row) || !IsComparable(row.measurement)) continue;
     Group& group =
         groups.try_emplace(KeyOf(row.measurement), Group{&row.measurement, {}}).first->second;
     AddRow(row, group.layouts);

@@ -9,7 +9,8 @@
 namespace tessera::planner {
 
 // Rows of one source, framework, model, GPU, number of devices, batch, sequence length and
-// precision, under at least two layouts. Rows of one layout count once, by their mean.
+// precision, under at least two layouts. Rows of one layout count once, by their mean. Rows flagged
+// gpu_type_inferred or known_regression_in_source_release stay out.
 struct JobGroup {
   std::string name;  // "GPT-20Lx1024, 8 x A100-80GB-SXM, batch 16"
   std::string source;

@@ -17,18 +17,21 @@ const spec::StageMemory& StageShown(const Measurement& measurement,
   return stages[fullest];
 }
 
-// The statistic that a class of measurement is in. Unspecified ones are taken for nvidia-smi's.
-cost_model::MemoryStatistic StatisticOf(MemoryClass memory_class) {
-  switch (memory_class) {
+// The statistic that a row measured. Where its class is not specified, its metric may still name
+// nvidia-smi; otherwise a framework printed it, which asks its allocator.
+cost_model::MemoryStatistic StatisticOf(const Measurement& measurement) {
+  switch (measurement.memory_class) {
     case MemoryClass::kAllocated:
       return cost_model::MemoryStatistic::kAllocated;
     case MemoryClass::kReserved:
       return cost_model::MemoryStatistic::kReserved;
     case MemoryClass::kNvidiaSmi:
+      return cost_model::MemoryStatistic::kUsed;
     case MemoryClass::kUnspecified:
       break;
   }
-  return cost_model::MemoryStatistic::kUsed;
+  const bool is_device = measurement.memory_metric.find("nvidia-smi") != std::string::npos;
+  return is_device ? cost_model::MemoryStatistic::kUsed : cost_model::MemoryStatistic::kReserved;
 }
 
 std::string WhyUnpriced(const cost_model::Job& job, const spec::ParallelSpec& parallel) {
@@ -84,8 +87,8 @@ RowResult PriceRow(const Measurement& measurement, JobMaker& jobs) {
   if (!best) return result;
   result.report = std::move(best->report);
   result.predicted_step_time_s = result.report.step_time_s;
-  result.predicted_peak_memory_bytes = static_cast<double>(cost_model::BytesIn(
-      StageShown(measurement, result.report.stages), StatisticOf(measurement.memory_class)));
+  result.predicted_peak_memory_bytes = static_cast<double>(
+      cost_model::BytesIn(StageShown(measurement, result.report.stages), StatisticOf(measurement)));
   result.fits = best->violations.empty();
   return result;
 }

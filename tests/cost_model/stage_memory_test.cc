@@ -67,6 +67,17 @@ TEST(StageMemoryTest, TheUpdateNeedsWhatItsTemporariesExceedTheActivationsBy) {
   EXPECT_EQ(BuffersOf(job.cluster, job.training, {}, runtime, parts).update_bytes, 0);
 }
 
+// A tenth of what is allocated, as far as the device goes.
+TEST(StageMemoryTest, TheAllocatorReservesNoMoreThanIsLeft) {
+  Job job = RoundJob(1);
+  spec::RuntimeSpec runtime;
+  runtime.allocator_reserve = 0.1;
+  const StageParts parts{.activations_bytes = 1000};
+  EXPECT_EQ(AssembleStage(job.cluster, job.training, {}, runtime, parts).reserve_bytes, 100);
+  job.cluster.device.memory_bytes = 1040;
+  EXPECT_EQ(AssembleStage(job.cluster, job.training, {}, runtime, parts).reserve_bytes, 40);
+}
+
 // Searches price the same bytes as the schedule holds, but for the padding of buckets.
 TEST(StageMemoryTest, TheClosedFormHoldsWhatTheScheduleHolds) {
   for (const char* runtime :

@@ -61,6 +61,12 @@ TEST(ScoreRankingTest, RowsOfOneLayoutCountOnceByTheirMean) {
   EXPECT_NEAR(score.worst_regret, 1.5 / 1.2 - 1, 1e-12);
 }
 
+TEST(ScoreRankingTest, ARowOfDoubtfulHardwareIsNotCompared) {
+  RowResult doubtful = LayoutAnswer(2, 1, 5);
+  doubtful.measurement.flags = {"gpu_type_inferred"};
+  EXPECT_THAT(ScoreRanking({LayoutAnswer(1, 1, 1), doubtful}).groups, IsEmpty());
+}
+
 TEST(ScoreRankingTest, OneLayoutIsNoChoiceAndJobsStayApart) {
   RowResult other = LayoutAnswer(2, 1, 1);
   other.measurement.layout.global_batch_size = 128;
