@@ -63,7 +63,7 @@ std::vector<std::string> ConstraintsOf(EmitTarget target, const spec::Plan& plan
 // The value that a line "key = value", "key: value" or "--key value" gives.
 std::string ValueOf(const std::string& text, const std::string& key) {
   std::smatch match;
-  const std::regex line("(^|\\n) *(--)?" + key + "( = |: | |(?=\\n))([^\\n]*)");
+  const std::regex line(base::Concat("(^|\\n) *(--)?", key, "( = |: | |(?=\\n))([^\\n]*)"));
   return std::regex_search(text, match, line) ? match[4].str() : "absent";
 }
 
