@@ -18,7 +18,9 @@ constexpr int64_t kMasterBytes = 4;  // fp32 master weights of mixed precision
 FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
                           const ParallelSpec& parallel) {
   const bool is_expert = !parameters.empty() && parameters.front().is_expert;
-  const int group_size = is_expert ? ExpertDataSize(parallel) : GradientGroupSize(parallel);
+  // Counts for many layouts leave the data ranks out: then fewer ranks than the experts want.
+  const int group_size =
+      is_expert ? std::max(1, ExpertDataSize(parallel)) : GradientGroupSize(parallel);
   const int tensor_size = is_expert ? ExpertTensorSize(parallel) : parallel.tensor_parallel_size;
   // Shards of a bucket start aligned as parameters do.
   const int64_t bucket_multiple = kFlatAlignmentElements * group_size;

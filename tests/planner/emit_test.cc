@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+#include "cost_model/base/check.h"
 #include "cost_model/spec/spec_json.h"
 
 namespace tessera::planner {
@@ -62,7 +63,7 @@ std::vector<std::string> ConstraintsOf(EmitTarget target, const spec::Plan& plan
 // The value that a line "key = value", "key: value" or "--key value" gives.
 std::string ValueOf(const std::string& text, const std::string& key) {
   std::smatch match;
-  const std::regex line("(^|\\n) *(--)?" + key + "( = |: | |(?=\\n))([^\\n]*)");
+  const std::regex line(base::Concat("(^|\\n) *(--)?", key, "( = |: | |(?=\\n))([^\\n]*)"));
   return std::regex_search(text, match, line) ? match[4].str() : "absent";
 }
 
@@ -155,7 +156,7 @@ TEST(EmitTest, NemoOverridesTheRecipesFields) {
   const std::string text = TextOf(EmitTarget::kNemo, Llama70b());
   for (const char* section : {"model:", "train:", "optimizer:", "scheduler:", "ddp:",
                               "mixed_precision:", "dataset:", "rng:", "comm_overlap:"}) {
-    EXPECT_THAT(text, HasSubstr("\n" + std::string(section) + "\n"));
+    EXPECT_THAT(text, HasSubstr(base::Concat("\n", section, "\n")));
   }
   EXPECT_EQ(ValueOf(text, "tensor_model_parallel_size"), "8");
   EXPECT_EQ(ValueOf(text, "num_query_groups"), "8");
