@@ -22,12 +22,21 @@ size_t FullestStage(const std::vector<spec::StageMemory>& stages) {
   return static_cast<size_t>(fullest - stages.begin());
 }
 
+// The terms, and below them what they are known from, once each.
 std::string TermsTable(const spec::StageMemory& stage) {
   TextTable table({"term", "bytes", "tag", "source"});
+  std::vector<std::string> sources;
   for (const spec::MemoryTerm& term : stage.terms) {
-    table.AddRow({term.name, BytesText(term.num_bytes), term.tag, term.source});
+    auto source = std::find(sources.begin(), sources.end(), term.source);
+    if (source == sources.end()) source = sources.insert(source, term.source);
+    table.AddRow({term.name, BytesText(term.num_bytes), term.tag,
+                  Concat("[", source - sources.begin() + 1, "]")});
   }
-  return table.ToString(2);
+  std::string text = table.ToString(2);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    text += WrapText(sources[i] + ".", Concat("  [", i + 1, "] "));
+  }
+  return text;
 }
 
 // Tensors of a layer for one micro-batch, by the first form of layer that the stage holds.
@@ -59,7 +68,7 @@ std::string MemoryTermsText(const Request& request, const RankedLayout& layout) 
   std::string text =
       Concat("Memory of stage ", fullest, ", ", runtime.name, ":\n", TermsTable(stage));
   text += WrapText(
-      Concat("allocated ", BytesText(stage.Allocated()), ", reserved ", BytesText(stage.Reserved()),
+      Concat("Allocated ", BytesText(stage.Allocated()), ", reserved ", BytesText(stage.Reserved()),
              ", used (nvidia-smi) ", BytesText(stage.Used()), "; the limit is held against ",
              FormatPercent(runtime.allocator_reserve_margin), " more of the allocated bytes."),
       "  ");
