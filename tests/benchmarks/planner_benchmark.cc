@@ -42,7 +42,7 @@ void PriceLayouts(benchmark::State& state, const Question& question) {
     if (FindRuleViolation(request, layout) || num_valid++ % interval != 0) return;
     layouts.push_back(layout);
     if (layouts.size() < 2 * kMostLayouts) return;
-    for (size_t i = 0; i < kMostLayouts; ++i) layouts[i] = std::move(layouts[2 * i]);
+    for (size_t i = 1; i < kMostLayouts; ++i) layouts[i] = std::move(layouts[2 * i]);
     layouts.resize(kMostLayouts);
     interval *= 2;
   });
