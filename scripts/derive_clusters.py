@@ -23,6 +23,7 @@ def assumed(value, source):
 
 
 H100_96GB = "pytorch/torchtitan, docs of its performance: H100 with 96 GB of HBM2e, 2.4 TB/s, 500 W"
+BLOOM_CARD = "BLOOM's model card: NVLink with 4 connections between GPUs, 4 Omni-Path links of 100 Gb/s"
 LESS_POWER = "as the H100 of 700 W, less for the power limit"
 DENSE_B300 = "NVIDIA HGX B300 data sheet, dense"
 DENSE_GB300 = "NVIDIA GB300 NVL72 data sheet, dense, over 72 GPUs"
@@ -33,6 +34,16 @@ DERIVED = {
         "dgx-a100-80gb", "A100 80 GB with 8 of its 12 NVLinks, as sold in China", "A800-SXM4-80GB", {
             "intra_node/bandwidth_bytes_per_s":
                 spec(200e9, "NVIDIA A800 data sheet: NVLink 400 GB/s, both ways together"),
+        }),
+    "jean-zay-a100": (
+        "dgx-a100-80gb", "the A100 nodes of the machine that trained BLOOM: 8 GPUs, 4 Omni-Path links",
+        "A100-SXM4-80GB", {
+            "nics_per_node": spec(4, BLOOM_CARD),
+            "intra_node/efficiency": {
+                "value": 0.18, "tag": "fitted",
+                "source": "76 published step times of this machine over tensor-parallel sizes 1 to 8; "
+                          + BLOOM_CARD},
+            "inter_node/bandwidth_bytes_per_s": spec(12.5e9, BLOOM_CARD),
         }),
     "hgx-h800": (
         "dgx-h100", "H100 80 GB with 8 of its 18 NVLinks, as sold in China", "H800-SXM5-80GB", {

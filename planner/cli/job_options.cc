@@ -91,6 +91,15 @@ void AddChoices(CLI::App& command, JobOptions& options) {
           "--use-distributed-optimizer", [&options] { options.zero_stage = 1; },
           "The same as --zero-stage 1")
       ->group("Layout");
+  AddOptional(command, "--zero-group-size", options.zero_group_size,
+              "Data ranks that shard state between them, replicated over the others (hybrid "
+              "sharding); 0: all of them")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Layout");
+  command
+      .add_flag("--offload-optimizer", options.offload_optimizer,
+                "Optimizer state and update on the host")
+      ->group("Layout");
   AddOptional(command, "--schedule", options.schedule, "gpipe|1f1b|interleaved|zb-h1")
       ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zb-h1"}))
       ->group("Layout");

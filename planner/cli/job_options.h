@@ -24,7 +24,8 @@ struct JobOptions {
   std::optional<bool> sequence_parallel;
   std::optional<std::string> recompute, schedule, precision, attention, context_kind;
   std::optional<std::string> target;
-  std::optional<int> zero_stage;
+  std::optional<int> zero_stage, zero_group_size;
+  bool offload_optimizer = false;
   std::vector<int> layers_per_virtual_stage;
   std::optional<std::string> rank_order;
   std::string flops_convention = "full";

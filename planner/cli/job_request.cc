@@ -115,6 +115,8 @@ void FillFixed(const JobOptions& options, const FileKeys& file, spec::ParallelSp
   fixed = file.parallel;
   if (options.attention) fixed.attention = *spec::AttentionKindFromString(*options.attention);
   if (options.rank_order) fixed.rank_order = *options.rank_order;
+  if (options.zero_group_size) fixed.zero_group_size = *options.zero_group_size;
+  if (options.offload_optimizer) fixed.offload_optimizer = true;
   if (!options.layers_per_virtual_stage.empty()) {
     fixed.layers_per_virtual_stage = options.layers_per_virtual_stage;
   }

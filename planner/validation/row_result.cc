@@ -78,6 +78,7 @@ RowResult PriceRow(const Measurement& measurement, JobMaker& jobs) {
       continue;
     }
     cost_model::StepPrice price = cost_model::PriceStep(costs, choice.parallel);
+    result.fits |= price.violations.empty();
     if (best && !IsBetter(price, *best, costs.job().runtime)) continue;
     best = std::move(price);
     result.skipped.clear();
@@ -89,7 +90,6 @@ RowResult PriceRow(const Measurement& measurement, JobMaker& jobs) {
   result.predicted_step_time_s = result.report.step_time_s;
   result.predicted_peak_memory_bytes = static_cast<double>(
       cost_model::BytesIn(StageShown(measurement, result.report.stages), StatisticOf(measurement)));
-  result.fits = best->violations.empty();
   return result;
 }
 

@@ -20,7 +20,7 @@ struct RowResult {
   spec::StepReport report;
   double predicted_step_time_s = 0;
   double predicted_peak_memory_bytes = 0;  // in the statistic that the row measured
-  bool fits = false;
+  bool fits = false;                       // of the layouts that the row leaves open: any
 
   bool is_priced() const { return skipped.empty(); }
 };

@@ -45,6 +45,7 @@ double PredictedSeconds(const PublishedStep& step, bool is_selective) {
   parallel.attention = spec::AttentionKind::kUnfused;
   parallel.zero_stage = 0;
   parallel.sequence_parallel = is_selective;
+  parallel.scatter_gather_transfers = true;
   parallel.recompute = is_selective ? spec::Recompute::kSelective : spec::Recompute::kFull;
   JobCosts costs(job);
   return PriceStep(costs, parallel).report.step_time_s;
@@ -62,7 +63,7 @@ TEST(PublishedStepsTest, KorthikantiTable5) {
       sum_of_errors += error;
     }
   }
-  EXPECT_LT(sum_of_errors / 8, 0.05);
+  EXPECT_LT(sum_of_errors / 8, 0.04);
 }
 
 // Narayanan et al. 2021, arXiv:2104.04473: 44 to 52 % of peak for 145B to 1T parameters on 1,536

@@ -20,10 +20,11 @@ TEST(PresetsTest, ModelsOfTheFamiliesAreThere) {
               IsSupersetOf({"gpt2-124m", "gpt2-1.5b", "gpt3-175b", "megatron-1.7b", "megatron-22b",
                             "megatron-1t", "turing-530b", "llama2-7b", "llama3-8b", "llama3-405b",
                             "qwen2-7b", "mistral-7b", "mixtral-8x7b", "nano-gpt"}));
-  EXPECT_THAT(ListPresets("clusters"),
-              IsSupersetOf({"local-cpu", "dgx1-v100", "dgx2-v100", "dgx-a100-40gb", "dgx-a100-80gb",
-                            "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "hgx-a800-80gb",
-                            "hgx-h800", "h100-96gb-500w", "dgx-b300", "gb300-nvl72"}));
+  EXPECT_THAT(
+      ListPresets("clusters"),
+      IsSupersetOf({"local-cpu", "dgx1-v100", "dgx2-v100", "dgx-a100-40gb", "dgx-a100-80gb",
+                    "dgx-h100", "dgx-h200", "dgx-b200", "gb200-nvl72", "hgx-a800-80gb", "hgx-h800",
+                    "h100-96gb-500w", "dgx-b300", "gb300-nvl72", "jean-zay-a100"}));
 }
 
 TEST(PresetsTest, EveryModelLoadsUnderItsOwnNameAndNamesItsSource) {
