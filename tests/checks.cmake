@@ -15,6 +15,7 @@ tessera_check(check_layering)
 tessera_check(check_words)
 tessera_check(check_sizes)
 tessera_check(check_formatting)
+tessera_check(derive_clusters --check)
 tessera_check(check_tests_built ${PROJECT_BINARY_DIR})
 tessera_check(check_headers ${PROJECT_BINARY_DIR})
 
