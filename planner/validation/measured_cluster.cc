@@ -60,6 +60,10 @@ void FitCluster(const MeasuredHardware& hardware, spec::ClusterSpec& cluster) {
     cluster.inter_node.bandwidth_bytes_per_s = links.node_bandwidth_bytes_per_s / num_nics;
   }
   cluster.nics_per_node = std::max(1, static_cast<int>(std::lround(num_nics)));
+  // Ethernet ports of a node are bonded or switched together: no rails.
+  for (const char* const kind : {"RoCE", "EFA"}) {
+    if (hardware.inter_node.find(kind) != std::string::npos) cluster.fabric.rail_nics = false;
+  }
   if (const double bandwidth = ParseIntraNode(hardware.intra_node); bandwidth > 0) {
     cluster.intra_node.bandwidth_bytes_per_s = bandwidth;
   }

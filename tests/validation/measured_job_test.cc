@@ -69,6 +69,7 @@ TEST(FitClusterTest, TheRowsLinksGoOverThoseOfTheCluster) {
   EXPECT_EQ(cluster.nics_per_node, 4);
   EXPECT_DOUBLE_EQ(cluster.intra_node.bandwidth_bytes_per_s, 200e9);
   EXPECT_DOUBLE_EQ(cluster.inter_node.bandwidth_bytes_per_s, 100 * kGigabit);
+  EXPECT_FALSE(cluster.fabric.rail_nics);
 }
 
 TEST(FitClusterTest, ANodesSpeedIsMadeUpOfNicsOfTheClustersKind) {
