@@ -51,6 +51,17 @@ TEST_F(EmitCommandTest, MegatronsArgumentsReadBackGiveTheSameEstimate) {
                      "--sequence-parallel true --recompute full");
 }
 
+TEST_F(EmitCommandTest, SoDoThoseOfExpertsLatentAttentionAndContextParallelism) {
+  ExpectSameEstimate("--model mixtral-8x7b --cluster dgx-h100 --devices 64",
+                     "--tp 2 --ep 8 --global-batch-size 256 --seq-length 4096 "
+                     "--sequence-parallel true");
+  ExpectSameEstimate("--model deepseek-v3 --cluster dgx-h100 --devices 1024",
+                     "--tp 2 --pp 16 --ep 32 --global-batch-size 4096 --seq-length 4096 "
+                     "--sequence-parallel true --recompute full");
+  ExpectSameEstimate("--model llama3-8b --cluster dgx-h100 --devices 64",
+                     "--tp 2 --cp 4 --global-batch-size 64 --sequence-parallel true");
+}
+
 TEST_F(EmitCommandTest, PlanPrintsTheArgumentsOfItsChoiceInPlaceOfTheTable) {
   const std::string flags = std::string(kGpt) + " --global-batch-size 256 --quiet";
   const std::string text = RunWell("plan " + flags + " --emit megatron", folder_);
@@ -117,7 +128,8 @@ TEST_F(EmitCommandTest, WrongUseIsOneLine) {
                 folder_);
   ExpectRefusal("config emit --for slurm", base::kExitWrongInput, {"--plan"}, folder_);
   ExpectRefusal(std::string("estimate ") + kGpt +
-                    " --tp 4 --pp 2 --schedule gpipe --global-batch-size 256 --emit megatron",
+                    " --tp 8 --pp 2 --schedule gpipe --global-batch-size 256 --recompute full "
+                    "--sequence-parallel true --emit megatron",
                 base::kExitInfeasible, {"megatron cannot run this layout", "gpipe"}, folder_);
   ExpectRefusal(
       std::string("estimate ") + kGpt + " --tp 4 --global-batch-size 256 --emit torchtitan",

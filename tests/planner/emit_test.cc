@@ -281,6 +281,14 @@ TEST(EmitTest, DeepspeedRefusesWhatItLacks) {
   EXPECT_THAT(ConstraintsOf(EmitTarget::kDeepspeed, plan), Contains("context parallelism"));
 }
 
+TEST(EmitTest, EveryPrecisionIsWrittenForNemo) {
+  spec::Plan plan = Llama70b();
+  for (int i = 0; spec::ToString(static_cast<spec::Precision>(i)) != "?"; ++i) {
+    plan.training.precision = static_cast<spec::Precision>(i);
+    EXPECT_THAT(TextOf(EmitTarget::kNemo, plan), HasSubstr("mixed_precision:"));
+  }
+}
+
 TEST(EmitTest, EveryPresetIsWrittenOrRefusedForEveryTarget) {
   for (const std::string& name : spec::ListPresets("models")) {
     spec::Plan plan = Llama70b();
