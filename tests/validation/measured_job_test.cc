@@ -280,7 +280,7 @@ TEST(JobMakerTest, AFrameworkHasItsRuntime) {
   row.layout.flash_attention = true;
   EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-core");
   row.framework = "llm-foundry (Composer+PyTorch FSDP)";
-  EXPECT_EQ(JobOf(row).job.runtime.name, "pytorch-fsdp");
+  EXPECT_EQ(JobOf(row).job.runtime.name, "llm-foundry");
 }
 
 TEST(JobMakerTest, ARowThatCannotBePricedSaysWhy) {
