@@ -39,10 +39,9 @@ DERIVED = {
         "dgx-a100-80gb", "the A100 nodes of the machine that trained BLOOM: 8 GPUs, 4 Omni-Path links",
         "A100-SXM4-80GB", {
             "nics_per_node": spec(4, BLOOM_CARD),
-            "intra_node/efficiency": {
-                "value": 0.18, "tag": "fitted",
-                "source": "76 published step times of this machine over tensor-parallel sizes 1 to 8; "
-                          + BLOOM_CARD},
+            "intra_node/efficiency": assumed(
+                0.247, "4 of the 12 NVLinks join two GPUs, at the 0.74 that dgx-a100-80gb reaches; "
+                + BLOOM_CARD),
             "inter_node/bandwidth_bytes_per_s": spec(12.5e9, BLOOM_CARD),
         }),
     "hgx-h800": (

@@ -100,6 +100,18 @@ void AddChoices(CLI::App& command, JobOptions& options) {
       .add_flag("--offload-optimizer", options.offload_optimizer,
                 "Optimizer state and update on the host")
       ->group("Layout");
+  command
+      .add_flag("--overlap-param-gather", options.overlap_param_gather,
+                "Gather updated parameters beside the next forward pass")
+      ->group("Layout");
+  command
+      .add_flag("--overlap-tp-comm,--tp-comm-overlap", options.overlap_tp_comm,
+                "Tensor-parallel collectives in pieces beside the products next to them")
+      ->group("Layout");
+  command
+      .add_flag("--overlap-pp-comm,--overlap-p2p-communication", options.overlap_pp_comm,
+                "Transfers between stages beside other micro-batches' passes")
+      ->group("Layout");
   AddOptional(command, "--schedule", options.schedule, "gpipe|1f1b|interleaved|zb-h1")
       ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zb-h1"}))
       ->group("Layout");

@@ -26,6 +26,9 @@ struct JobOptions {
   std::optional<std::string> target;
   std::optional<int> zero_stage, zero_group_size;
   bool offload_optimizer = false;
+  bool overlap_param_gather = false;
+  bool overlap_tp_comm = false;
+  bool overlap_pp_comm = false;
   std::vector<int> layers_per_virtual_stage;
   std::optional<std::string> rank_order;
   std::string flops_convention = "full";

@@ -195,10 +195,18 @@ TEST_F(PlanCommandTest, AnEstimateOfTheChosenLayoutAgrees) {
         << " --sequence-parallel " << layout["sequence_parallel"] << " --recompute "
         << layout["recompute"].get<std::string>() << " --schedule "
         << layout["schedule"].get<std::string>();
+  for (const char* overlap : {"param-gather", "tp-comm", "pp-comm"}) {
+    std::string key = std::string("overlap_") + overlap;
+    std::replace(key.begin(), key.end(), '-', '_');
+    if (layout[key]) flags << " --overlap-" << overlap;
+  }
   const auto row = nlohmann::json::parse(RunWell("estimate" + job + flags.str(), folder_));
   EXPECT_EQ(row["layout"], layout);
   EXPECT_EQ(row["step_time_s"], answer["rows"][0]["step_time_s"]);
-  EXPECT_EQ(row["memory"], answer["rows"][0]["memory"]);
+  for (const auto& [key, value] : answer["rows"][0]["memory"]["stages"][0].items()) {
+    EXPECT_EQ(row["memory"]["stages"][0][key], value) << key;
+  }
+  EXPECT_EQ(row["memory"]["peak_bytes"], answer["rows"][0]["memory"]["peak_bytes"]);
 }
 
 TEST_F(PlanCommandTest, BestPracticeRowsStandBesideTheChoice) {
@@ -228,7 +236,7 @@ TEST_F(PlanCommandTest, EveryPinIsKept) {
   const nlohmann::json answer = RunForJson(
       "plan --model gpt3-1.3b --cluster dgx-a100-80gb --devices 16 --global-batch-size 64 --tp 2 "
       "--pp 2 --dp 4 --micro-batch-size 2 --recompute selective --zero-stage 0 "
-      "--sequence-parallel false --schedule gpipe --precision fp16",
+      "--sequence-parallel false --schedule gpipe --precision fp16 --target tessera",
       folder_);
   ASSERT_EQ(answer["rows"].size(), 1U);
   const nlohmann::json& layout = answer["rows"][0]["layout"];

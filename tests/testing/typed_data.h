@@ -54,6 +54,7 @@ inline Bytes TestElements(int rank, int64_t count, base::DType dtype) {
         break;
       case base::DType::kUInt8:
       case base::DType::kFloat8:
+      case base::DType::kFloat4:
         put(static_cast<uint8_t>(draw[0]));
         break;
       case base::DType::kUInt16:
@@ -111,6 +112,7 @@ inline Bytes ReduceSerially(const std::vector<Bytes>& inputs, base::DType dtype,
       return ReduceSerially<uint8_t, int64_t>(inputs, op, same, same);
     case base::DType::kUInt16:
     case base::DType::kFloat8:
+    case base::DType::kFloat4:
       break;
   }
   base::FailCheck(__FILE__, __LINE__, "reducible dtype", base::ToString(dtype));
