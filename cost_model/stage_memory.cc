@@ -27,6 +27,23 @@ HeldElements ElementsOf(const spec::StateBytes& state, const spec::TrainingSpec&
           .optimizer = state.optimizer_bytes / optimizer_bytes};
 }
 
+// Of the matrices that products multiply with; packed ones are one matrix.
+std::vector<std::vector<int64_t>> WeightShapes(const spec::ModelSpec& model,
+                                               const spec::ParallelSpec& parallel,
+                                               const spec::VirtualStage& stage) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (const spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, stage)) {
+    if (parameter.global_shape.size() < 2) continue;
+    const spec::LocalSlice slice = spec::SliceOf(parameter, parallel.tensor_parallel_size, 0);
+    if (parameter.packed_with_previous && !shapes.empty()) {
+      shapes.back().front() += slice.shape.front();
+    } else {
+      shapes.push_back(slice.shape);
+    }
+  }
+  return shapes;
+}
+
 }  // namespace
 
 spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::TrainingSpec& training,
@@ -55,20 +72,19 @@ spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::Trainin
 
 int64_t PlaceholderBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                          const spec::ParallelSpec& parallel, const spec::VirtualStage& stage) {
-  spec::VirtualStage layers = stage;
-  layers.has_embedding = layers.has_head = false;
-  std::vector<std::vector<int64_t>> shapes;
-  for (const spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, layers)) {
-    if (parameter.global_shape.size() < 2) continue;
-    const spec::LocalSlice slice = spec::SliceOf(parameter, parallel.tensor_parallel_size, 0);
-    if (parameter.packed_with_previous && !shapes.empty()) {
-      shapes.back().front() += slice.shape.front();
-    } else {
-      shapes.push_back(slice.shape);
+  std::set<std::vector<int64_t>> shapes;
+  spec::PerForm<bool> is_seen = {};
+  for (int layer = stage.first_layer; layer < stage.first_layer + stage.num_layers; ++layer) {
+    bool& seen = is_seen[spec::IndexOf(spec::LayerFormOf(model, layer))];
+    if (seen) continue;  // layers of one form have the same shapes
+    seen = true;
+    const spec::VirtualStage alone{.index = 1, .first_layer = layer, .num_layers = 1};
+    for (std::vector<int64_t>& shape : WeightShapes(model, parallel, alone)) {
+      shapes.insert(std::move(shape));
     }
   }
   int64_t elements = 0;
-  for (const std::vector<int64_t>& shape : std::set(shapes.begin(), shapes.end())) {
+  for (const std::vector<int64_t>& shape : shapes) {
     int64_t product = 1;
     for (const int64_t size : shape) product *= size;
     elements += product;
