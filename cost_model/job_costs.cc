@@ -108,49 +108,36 @@ PartParameters CountPart(const std::vector<spec::ParameterSpec>& parameters,
   return part;
 }
 
-// Experts are alike: lists of parameters hold one on each expert rank, and its router row.
-spec::ModelSpec WithOneExpertARank(spec::ModelSpec model, const spec::ParallelSpec& parallel) {
-  if (model.moe) model.moe->num_experts = parallel.expert_parallel_size;
-  return model;
-}
-
-// Counts of a part with `num_layers` layers of experts, from those with one expert on each rank.
+// All experts that a rank holds, from the one of each layer that its list names.
 void CountAllExperts(const spec::ModelSpec& model, const spec::ParallelSpec& parallel,
-                     int num_layers, PartParameters& part) {
-  if (!model.moe || num_layers == 0) return;
+                     PartParameters& part) {
+  if (!model.moe) return;
   const int64_t num_local = model.moe->num_experts / parallel.expert_parallel_size;
   part.elements += (num_local - 1) * part.expert_elements;
   part.expert_elements *= num_local;
-  const int64_t router_elements =
-      num_layers * model.hidden_size * (model.moe->num_experts - parallel.expert_parallel_size);
-  part.elements += router_elements;
-  if (parallel.sequence_parallel) part.tokenwise += router_elements;
 }
 
-ParameterCounts MakeParameterCounts(const spec::ModelSpec& whole,
+ParameterCounts MakeParameterCounts(const spec::ModelSpec& model,
                                     const spec::ParallelSpec& layout) {
   spec::ParallelSpec parallel = layout;
   parallel.data_parallel_size = 1;  // no padding of buckets: alignment alone
   parallel.context_parallel_size = 1;
-  const spec::ModelSpec model = WithOneExpertARank(whole, parallel);
+  const auto list = [&](const spec::VirtualStage& stage) {
+    return spec::StageParameters(model, parallel, stage, /*expert_rank=*/0, /*max_experts=*/1);
+  };
   ParameterCounts counts;
   for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
-    const spec::LayerForm form = spec::FormAt(i);
-    const std::optional<int> layer = spec::FirstLayerOf(model, form);
+    const std::optional<int> layer = spec::FirstLayerOf(model, spec::FormAt(i));
     if (!layer) continue;
-    counts.layers[i] = CountPart(
-        spec::StageParameters(model, parallel, {.first_layer = *layer, .num_layers = 1}), parallel);
-    CountAllExperts(whole, parallel, form.has_experts ? 1 : 0, counts.layers[i]);
+    counts.layers[i] = CountPart(list({.first_layer = *layer, .num_layers = 1}), parallel);
+    CountAllExperts(model, parallel, counts.layers[i]);
   }
-  counts.embedding =
-      CountPart(spec::StageParameters(model, parallel, {.has_embedding = true}), parallel);
-  auto head = spec::StageParameters(model, parallel, {.index = 1, .has_head = true});
+  counts.embedding = CountPart(list({.has_embedding = true}), parallel);
+  auto head = list({.index = 1, .has_head = true});
   const auto is_tied_copy = [](const auto& parameter) { return parameter.tied_copy; };
   if (parallel.pipeline_parallel_size == 1) std::erase_if(head, is_tied_copy);
   counts.head = CountPart(head, parallel);
-  const bool has_expert_layers = spec::MultiTokenLayerForm(whole).has_experts;
-  CountAllExperts(whole, parallel, has_expert_layers ? whole.num_multi_token_layers : 0,
-                  counts.head);
+  CountAllExperts(model, parallel, counts.head);
   counts.tied_embedding = ElementsOf(head, parallel, is_tied_copy);
   return counts;
 }

@@ -24,8 +24,10 @@ enum class Split {
 
 class ListBuilder {
  public:
-  ListBuilder(const ModelSpec& model, const ParallelSpec& parallel)
-      : model_(model), parallel_(parallel) {}
+  ListBuilder(const ModelSpec& model, const ParallelSpec& parallel, int max_experts)
+      : model_(model), parallel_(parallel), max_experts_(max_experts) {}
+
+  int max_experts() const { return max_experts_; }
 
   void set_layer(int layer) { layer_ = layer; }
   // What follows belongs to an expert.
@@ -106,6 +108,7 @@ class ListBuilder {
 
   const ModelSpec& model_;
   const ParallelSpec& parallel_;
+  const int max_experts_;
   int layer_ = -1;
   bool is_expert_ = false;
   std::vector<ParameterSpec> parameters_;
@@ -173,8 +176,9 @@ void AddExperts(const ModelSpec& model, const ParallelSpec& parallel, int expert
   const MoeSpec& moe = *model.moe;
   list.AddWeight("mlp.router", {moe.num_experts, model.hidden_size}, Split::kTokenwise);
   const int num_local = moe.num_experts / parallel.expert_parallel_size;
+  const int first = expert_rank * num_local;
   list.set_expert(true);
-  for (int expert = expert_rank * num_local; expert < (expert_rank + 1) * num_local; ++expert) {
+  for (int expert = first; expert < first + std::min(num_local, list.max_experts()); ++expert) {
     AddMlp(model, "mlp.experts." + std::to_string(expert) + ".", moe.expert_ffn_hidden_size,
            model.mlp_bias, list);
   }
@@ -245,8 +249,9 @@ int64_t PaddedVocabSize(const ModelSpec& model, const ParallelSpec& parallel) {
 }
 
 std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const ParallelSpec& parallel,
-                                           const VirtualStage& stage, int expert_rank) {
-  ListBuilder list(model, parallel);
+                                           const VirtualStage& stage, int expert_rank,
+                                           int max_experts) {
+  ListBuilder list(model, parallel, max_experts);
   if (stage.has_embedding) {
     list.AddWeight("embedding.word", {model.vocab_size, model.hidden_size}, Split::kVocab);
     if (model.position == PositionKind::kLearned) {

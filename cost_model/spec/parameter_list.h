@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -47,10 +48,12 @@ struct ParameterSpec {
 };
 
 // Parameters of one virtual stage in the order in which the forward pass uses them, of the experts
-// those that rank `expert_rank` of the expert-parallel group holds. Multi-token layers, numbered on
+// those that rank `expert_rank` of the expert-parallel group holds, at most `max_experts` of each
+// layer (experts are alike). Multi-token layers, numbered on
 // from the last layer, belong to the head, whose stage holds the embedding that they share.
 std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const ParallelSpec& parallel,
-                                           const VirtualStage& stage, int expert_rank = 0);
+                                           const VirtualStage& stage, int expert_rank = 0,
+                                           int max_experts = std::numeric_limits<int>::max());
 // Parameters of the whole model, once each.
 std::vector<ParameterSpec> ModelParameters(const ModelSpec& model);
 // Their number (padding and tied copies not counted).
