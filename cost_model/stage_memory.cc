@@ -32,7 +32,9 @@ std::vector<std::vector<int64_t>> WeightShapes(const spec::ModelSpec& model,
                                                const spec::ParallelSpec& parallel,
                                                const spec::VirtualStage& stage) {
   std::vector<std::vector<int64_t>> shapes;
-  for (const spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, stage)) {
+  // Experts are alike: one stands for all.
+  for (const spec::ParameterSpec& parameter :
+       spec::StageParameters(model, parallel, stage, /*expert_rank=*/0, /*max_experts=*/1)) {
     if (parameter.global_shape.size() < 2) continue;
     const spec::LocalSlice slice = spec::SliceOf(parameter, parallel.tensor_parallel_size, 0);
     if (parameter.packed_with_previous && !shapes.empty()) {
