@@ -142,26 +142,6 @@ int64_t PeakBytes(const std::vector<spec::StageMemory>& stages) {
   return peak_bytes;
 }
 
-std::string_view ToString(MemoryStatistic statistic) {
-  switch (statistic) {
-    case MemoryStatistic::kAllocated:
-      return "allocated";
-    case MemoryStatistic::kReserved:
-      return "reserved";
-    case MemoryStatistic::kUsed:
-      return "used";
-  }
-  return "?";
-}
-
-std::optional<MemoryStatistic> MemoryStatisticFromString(std::string_view text) {
-  for (const MemoryStatistic statistic :
-       {MemoryStatistic::kAllocated, MemoryStatistic::kReserved, MemoryStatistic::kUsed}) {
-    if (ToString(statistic) == text) return statistic;
-  }
-  return std::nullopt;
-}
-
 int64_t BytesIn(const spec::StageMemory& stage, MemoryStatistic statistic) {
   switch (statistic) {
     case MemoryStatistic::kAllocated:

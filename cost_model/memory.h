@@ -48,8 +48,6 @@ enum class MemoryStatistic : uint8_t {
   kReserved,   // what their allocator holds (torch.cuda.max_memory_reserved)
   kUsed,       // of the device, context included (nvidia-smi)
 };
-std::string_view ToString(MemoryStatistic statistic);  // "allocated", "reserved", "used"
-std::optional<MemoryStatistic> MemoryStatisticFromString(std::string_view text);
 
 // A stage in such a measurement, and the fullest stage of a prediction. [bytes]
 int64_t BytesIn(const spec::StageMemory& stage, MemoryStatistic statistic);

@@ -18,7 +18,8 @@ struct StepPrice {
 // Time terms are the account of the stage with the most work: its busy seconds over all
 // micro-batches; pp_comm_s is what the step takes longer than with transfers of no time; bubble_s
 // is the rest of the pipeline's time; dp_comm_s is the reduction of gradients that outlasts the
-// pipeline, and the gathering of parameters; they sum to step_time_s.
+// pipeline, and the gathering of parameters; straggler_s what all wait for the slowest device. They
+// sum to step_time_s.
 // Where more ranks share a pool of cores than there are cores, time stretches wherever more ranks
 // are at work than there are cores, and the busy terms with it.
 // REQUIRES: FindViolations and FindUnpriced are empty.

@@ -39,13 +39,6 @@ spec::MegatronCommand MegatronCommandOf(const spec::Plan& plan, const spec::Runt
   return command;
 }
 
-const std::string* FindArgument(const spec::MegatronCommand& command, const std::string& name) {
-  for (const spec::MegatronArgument& argument : command.arguments) {
-    if (argument.name == name) return &argument.value;
-  }
-  return nullptr;
-}
-
 Emission EmitMegatron(const spec::Plan& plan, const spec::RuntimeSpec& runtime) {
   const spec::MegatronCommand command = MegatronCommandOf(plan, runtime);
   Emission emission;

@@ -10,7 +10,4 @@ namespace tessera::planner {
 // All arguments of the plan, dropout as the runtime has it.
 spec::MegatronCommand MegatronCommandOf(const spec::Plan& plan, const spec::RuntimeSpec& runtime);
 
-// The value of an argument: nothing when it is absent, "" for a flag.
-const std::string* FindArgument(const spec::MegatronCommand& command, const std::string& name);
-
 }  // namespace tessera::planner

@@ -35,9 +35,6 @@ class HuggingFaceConfig {
     if (!IsNull(reader_.Take(key))) reader_.Number(key, value, kPositive);
     return value;
   }
-  int CountOr(const std::string& key, int fallback) {
-    return static_cast<int>(SizeOr(key, fallback));
-  }
   bool FlagOr(const std::string& key, bool value) {
     if (!IsNull(reader_.Take(key))) reader_.Flag(key, value);
     return value;
