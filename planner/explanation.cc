@@ -115,6 +115,18 @@ std::string TieText(const Request& request, const SearchResult& search) {
                 FormatBytes(static_cast<double>(leanest->report.peak_bytes)), ".");
 }
 
+// Axes that do not multiply to the devices rule out most of what is tried: any other reason tells
+// more.
+const Rejection& MostTelling(const std::vector<Rejection>& rejections) {
+  for (const Rejection& rejection : rejections) {
+    const bool is_product = rejection.constraint.starts_with("devices %") ||
+                            rejection.constraint.starts_with("world size") ||
+                            rejection.constraint.starts_with("target ");
+    if (!is_product) return rejection;
+  }
+  return rejections.front();
+}
+
 }  // namespace
 
 std::string MemoryText(const Request& request, const RankedLayout& layout) {
@@ -172,6 +184,14 @@ std::vector<std::string> Explain(const Request& request, const SearchResult& sea
   const std::string ties = TieText(request, search);
   if (!ties.empty()) sentences.push_back(ties);
   return sentences;
+}
+
+std::string WhyNothingFits(const SearchResult& search) {
+  if (search.rejections.empty()) return "no layout fits: the pinned axes leave none";
+  const Rejection& reason = MostTelling(search.rejections);
+  return base::Concat("no layout fits: ", FormatCount(reason.num_layouts), " of ",
+                      FormatCount(search.num_layouts), " tried fail by ", reason.constraint, ": ",
+                      reason.example.message);
 }
 
 }  // namespace tessera::planner

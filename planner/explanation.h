@@ -25,4 +25,7 @@ std::string MemoryText(const Request& request, const RankedLayout& layout);
 std::vector<std::string> Explain(const Request& request, const SearchResult& search,
                                  const std::optional<BestPractice>& best_practice);
 
+// Why nothing of the space can be recommended, in one sentence. REQUIRES: the search found no row.
+std::string WhyNothingFits(const SearchResult& search);
+
 }  // namespace tessera::planner

@@ -78,6 +78,7 @@ int Run(int argc, char** argv) {
   app.footer(kExamples);
   planner::AddPlanCommand(app);
   planner::AddEstimateCommand(app);
+  planner::AddWhatIfCommand(app);
   planner::AddValidateCommand(app);
   planner::AddConfigCommand(app);
   // For --help alone: these names were handled above.

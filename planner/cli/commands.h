@@ -8,6 +8,8 @@ namespace tessera::planner {
 
 void AddPlanCommand(CLI::App& app);
 void AddEstimateCommand(CLI::App& app);
+// Many jobs, each with its best layout, and what a run on them takes.
+void AddWhatIfCommand(CLI::App& app);
 // Published measurements, priced and scored.
 void AddValidateCommand(CLI::App& app);
 // The presets, and the import of other programs' model descriptions.

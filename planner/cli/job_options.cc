@@ -11,18 +11,6 @@ CLI::Option* AddOptional(CLI::App& command, const std::string& names, std::optio
   return command.add_option(names, value, description);
 }
 
-// Whole numbers from one on; the message is ours, CLI11's shows the largest double.
-CLI::Validator AtLeastOne() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        int64_t value = 0;
-        const bool is_number = CLI::detail::lexical_cast(text, value);
-        if (is_number && value >= 1) return std::string();
-        return base::Concat("found ", text, ", expected a whole number of at least 1");
-      },
-      "POSITIVE");
-}
-
 void AddModelAndMachine(CLI::App& command, JobOptions& options) {
   command.add_option(
       "--model", options.model,
@@ -31,6 +19,9 @@ void AddModelAndMachine(CLI::App& command, JobOptions& options) {
   AddOptional(command, "--devices,--gpus", options.num_devices,
               "Devices to use (default: one node of the cluster)")
       ->check(AtLeastOne());
+}
+
+void AddProgram(CLI::App& command, JobOptions& options) {
   AddOptional(
       command, "--target", options.target,
       "Program to plan for: tessera|megatron|torchtitan|deepspeed, or a runtime's preset or "
@@ -125,7 +116,7 @@ void AddChoices(CLI::App& command, JobOptions& options) {
       ->group("Layout");
 }
 
-void AddTraining(CLI::App& command, JobOptions& options) {
+void AddBatch(CLI::App& command, JobOptions& options) {
   AddOptional(command, "--global-batch-size", options.global_batch_size,
               "Samples of one optimizer step")
       ->check(AtLeastOne())
@@ -134,6 +125,9 @@ void AddTraining(CLI::App& command, JobOptions& options) {
               "Tokens of one sample (default: the model's)")
       ->check(AtLeastOne())
       ->group("Training");
+}
+
+void AddTraining(CLI::App& command, JobOptions& options) {
   AddOptional(command, "--precision", options.precision,
               "fp32|bf16|fp16|fp8|fp4 (default: the first of bf16, fp16, fp32 that the device has)")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8", "fp4"}))
@@ -163,8 +157,29 @@ void AddTraining(CLI::App& command, JobOptions& options) {
 
 }  // namespace
 
+// The message is ours: CLI11's shows the largest double.
+CLI::Validator AtLeastOne() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        int64_t value = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        if (is_number && value >= 1) return std::string();
+        return base::Concat("found ", text, ", expected a whole number of at least 1");
+      },
+      "POSITIVE");
+}
+
 void AddJobOptions(CLI::App& command, JobOptions& options) {
   AddModelAndMachine(command, options);
+  AddProgram(command, options);
+  AddAxes(command, options);
+  AddChoices(command, options);
+  AddBatch(command, options);
+  AddTraining(command, options);
+}
+
+void AddLayoutAndTrainingOptions(CLI::App& command, JobOptions& options) {
+  AddProgram(command, options);
   AddAxes(command, options);
   AddChoices(command, options);
   AddTraining(command, options);

@@ -1,4 +1,4 @@
-// The flags that plan and estimate have in common, and the request they make.
+// The flags that plan, estimate and what-if have in common, and the request they make.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -35,6 +35,11 @@ struct JobOptions {
 };
 
 void AddJobOptions(CLI::App& command, JobOptions& options);
+// Those of them that a sweep over models, clusters, devices, batches and sequences leaves alone.
+void AddLayoutAndTrainingOptions(CLI::App& command, JobOptions& options);
+
+// Whole numbers from one on.
+CLI::Validator AtLeastOne();
 
 // What the flags, the model's file and the defaults make together. Appends to `notes` one sentence
 // for each default that the user may want to know of.

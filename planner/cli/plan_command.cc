@@ -146,25 +146,6 @@ void PrintText(const Request& request, const Answer& answer) {
   if (!search.rejections.empty()) std::cout << "\n" << RejectionsText(search);
 }
 
-// Axes that do not multiply to the devices rule out most of what is tried: any other reason tells
-// more.
-const Rejection& MostTelling(const std::vector<Rejection>& rejections) {
-  for (const Rejection& rejection : rejections) {
-    const bool is_product = rejection.constraint.starts_with("devices %") ||
-                            rejection.constraint.starts_with("world size") ||
-                            rejection.constraint.starts_with("target ");
-    if (!is_product) return rejection;
-  }
-  return rejections.front();
-}
-
-std::string WhyNothingFits(const SearchResult& search) {
-  const Rejection& reason = MostTelling(search.rejections);
-  return base::Concat("no layout fits: ", FormatCount(reason.num_layouts), " of ",
-                      FormatCount(search.num_layouts), " tried fail by ", reason.constraint, ": ",
-                      reason.example.message);
-}
-
 // The program that reads what is emitted: NeMo and the batch script run Megatron-LM.
 std::optional<std::string> TargetOfEmission(const std::string& emit_target) {
   if (emit_target.empty()) return std::nullopt;
