@@ -10,7 +10,8 @@
 namespace tessera::cost_model {
 namespace {
 
-constexpr double kMaskBytes = 1;  // of dropout, an element
+constexpr double kMaskBytes = 1;  // an element
+constexpr double kFloatBytes = 4;
 // Query rows, and keys, that a fused kernel works on at a time.
 constexpr int64_t kBlock = 128;
 
@@ -121,21 +122,27 @@ KernelTime UnfusedProductsTime(const AttentionShape& shape, bool backward,
 }
 
 // Passes over the scores beside the products.
-KernelTime UnfusedScoresTime(double scores, bool backward, const RankDevice& device) {
+KernelTime UnfusedScoresTime(const AttentionShape& shape, bool backward, const RankDevice& device) {
   const spec::RuntimeSpec& runtime = device.runtime;
   const auto element_bytes = static_cast<double>(device.element_bytes);
   // Softmax: scores in, probabilities out; probabilities and their gradient in, scores' out.
-  double bytes = (backward ? 3 : 2) * element_bytes;
+  const double softmax_passes = backward ? 3 : 2;
+  double bytes = softmax_passes * element_bytes;
   double num_kernels = 1;
-  if (!runtime.fused_softmax) {  // scaling, mask
-    bytes += 4 * element_bytes + kMaskBytes;
+  if (!spec::FusesSoftmax(runtime, shape.batch_heads, shape.keys)) {
+    // Scaling, mask and softmax in fp32; there and back from a narrower type.
+    bytes = (softmax_passes + 4) * kFloatBytes + kMaskBytes;
     num_kernels += 2;
+    if (element_bytes < kFloatBytes) {
+      bytes += 2 * (element_bytes + kFloatBytes);
+      num_kernels += 2;
+    }
   }
   if (runtime.attention_dropout) {
     bytes += 2 * element_bytes + kMaskBytes;
     num_kernels += 1;
   }
-  return StreamTime(scores * bytes, num_kernels, device);
+  return StreamTime(shape.Scores() * bytes, num_kernels, device);
 }
 
 // Products at the tables' efficiency and four passes over the scores, one after the other.
@@ -169,7 +176,7 @@ KernelTime AttentionTime(const base::OpRecord& record, const RankDevice& device)
   } else {
     const AttentionShape shape = ShapeOf(record);
     time += UnfusedProductsTime(shape, IsBackward(record), device);
-    time += UnfusedScoresTime(shape.Scores(), IsBackward(record), device);
+    time += UnfusedScoresTime(shape, IsBackward(record), device);
   }
   return time;
 }

@@ -6,6 +6,7 @@
 #include "cost_model/base/check.h"
 #include "cost_model/op_cost.h"
 #include "cost_model/overlap.h"
+#include "cost_model/spec/alternate_products.h"
 #include "cost_model/tensor_overlap.h"
 
 namespace tessera::cost_model {
@@ -207,6 +208,8 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
       .beside_weight_gradients = device.runtime.tensor_comm_beside_weight_gradients,
       .in_pieces = parallel.overlap_tp_comm,
       .slowdown = network.cluster.collectives.overlap_slowdown};
+  const bool by_products =
+      device.runtime.keeps_alternate_products && parallel.recompute == spec::Recompute::kSelective;
   const Pricer layer_pricer(device, network, placements, overlap, convention);
   const Pricer wide_pricer(wide_device, network, placements, overlap, convention);
   BlockCosts costs;
@@ -226,7 +229,8 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
         append(m, p, form, s, ops);
       };
     };
-    price(layer_pricer, with_form(spec::AppendLayerForward), with_form(spec::AppendLayerBackward),
+    price(layer_pricer, with_form(spec::AppendLayerForward),
+          with_form(by_products ? spec::AppendLayerBackwardByProducts : spec::AppendLayerBackward),
           costs.layers[i]);
   }
   price(wide_pricer, spec::AppendEmbeddingForward, spec::AppendEmbeddingBackward, costs.embedding);

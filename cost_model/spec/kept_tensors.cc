@@ -35,6 +35,18 @@ bool IsAttentionStatistic(const SavedTensor& tensor) {
   return tensor.name.starts_with("attention_stats");
 }
 
+bool SoftmaxIsFused(const RuntimeSpec& runtime, const ParallelSpec& parallel,
+                    const LocalShape& shape) {
+  return FusesSoftmax(runtime, shape.batch * shape.heads,
+                      shape.sequence * parallel.context_parallel_size);
+}
+
+int64_t Fp32LogitsCopies(const RuntimeSpec& runtime, const LocalShape& shape) {
+  const bool is_sharded = shape.tensor_parallel_size > 1;
+  return is_sharded && runtime.sharded_fp32_logits_copies > 0 ? runtime.sharded_fp32_logits_copies
+                                                              : runtime.fp32_logits_copies;
+}
+
 // All of a layer's tensors, nothing recomputed.
 std::vector<SavedTensor> AllTensors(const ModelSpec& model, const TrainingSpec& training,
                                     const ParallelSpec& parallel, const LayerForm& form,
@@ -55,8 +67,12 @@ std::vector<SavedTensor> AllTensors(const ModelSpec& model, const TrainingSpec& 
     add("attention_dropout_mask", shape.local_tokens * shape.hidden * kMaskBytes);
     add("mlp_dropout_mask", shape.local_tokens * shape.hidden * kMaskBytes);
   }
+  const int64_t scores = ScoreElements(parallel, shape);
+  // The softmax keeps its fp32 result, the product of probabilities and values their 16-bit copy.
+  if (!SoftmaxIsFused(runtime, parallel, shape)) {
+    add("attention_stats_fp32", element_bytes < kFloatBytes ? scores * kFloatBytes : 0);
+  }
   if (runtime.attention_dropout) {
-    const int64_t scores = ScoreElements(parallel, shape);
     add("attention_stats_dropout_mask", scores * kMaskBytes);
     add("attention_stats_dropped", scores * element_bytes);
   }
@@ -81,21 +97,31 @@ std::vector<SavedTensor> AllTensors(const ModelSpec& model, const TrainingSpec& 
   return tensors;
 }
 
-// Products in order: q, k, v, attention's output, gate and up (or the first of the MLP), down.
-// Every other one is kept, from the first.
-std::vector<SavedTensor> AlternateProducts(const ModelSpec& model, const TrainingSpec& training,
-                                           const std::vector<SavedTensor>& all,
-                                           const LocalShape& shape) {
-  const int64_t element_bytes = ElementBytes(training);
-  const int64_t kv_bytes = shape.tokens * shape.kv_heads * shape.head_dim * element_bytes;
-  const int64_t hidden_bytes = BytesOf(all, "input");
-  std::vector<SavedTensor> kept = {{"input", hidden_bytes},
-                                   {"queries", BytesOf(all, "attention_output")},
-                                   {"values", kv_bytes},
-                                   {"attention_output", BytesOf(all, "attention_output")},
-                                   {"mlp_first_product", BytesOf(all, "mlp_activation")}};
-  if (IsGated(model)) kept.push_back({"mlp_output", hidden_bytes});
-  return kept;
+// Products in order: q, k, v, attention's output, gate and up (or the first of the MLP), down. Of
+// every other one from the first the backward pass reads the result, but of the last, which goes
+// into a sum alone. Under sequence parallelism the scattered sum after attention stays too. The
+// rest comes back in the backward pass. Of latent attention and experts no product counts.
+LayerTensors AlternateProducts(const ModelSpec& model, const TrainingSpec& training,
+                               const std::vector<SavedTensor>& all, const LocalShape& shape) {
+  const int64_t query_bytes = model.mla ? 0 : BytesOf(all, "attention_output");
+  const int64_t value_bytes =
+      model.mla ? 0 : shape.tokens * shape.kv_heads * shape.value_head_dim * ElementBytes(training);
+  const int64_t first_bytes = model.mla ? 0 : BytesOf(all, "mlp_activation");
+  LayerTensors tensors;
+  tensors.kept = {
+      {"queries", query_bytes}, {"values", value_bytes}, {"mlp_first_product", first_bytes}};
+  for (const SavedTensor& tensor : all) {
+    if (tensor.name == "input" || tensor.name == "attention_output" ||
+        IsAttentionStatistic(tensor) || (tensor.name == "mlp_input" && shape.sequence_parallel)) {
+      tensors.kept.push_back(tensor);
+      continue;
+    }
+    tensors.restored.push_back(tensor);
+    int64_t& num_bytes = tensors.restored.back().num_bytes;
+    if (tensor.name == "qkv") num_bytes -= query_bytes + value_bytes;
+    if (tensor.name == "mlp_pre_activation") num_bytes -= first_bytes;
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -111,9 +137,7 @@ LayerTensors LayerTensorsOf(const ModelSpec& model, const TrainingSpec& training
       break;
     case Recompute::kSelective:
       if (runtime.keeps_alternate_products) {
-        tensors.kept = AlternateProducts(model, training, all, shape);
-        tensors.restored = {all.begin() + 1, all.end()};
-        break;
+        return AlternateProducts(model, training, all, shape);
       }
       for (SavedTensor& tensor : all) {
         (IsAttentionStatistic(tensor) ? tensors.restored : tensors.kept)
@@ -134,9 +158,12 @@ std::vector<SavedTensor> HeadKeptTensors(const ModelSpec& model, const TrainingS
   std::vector<SavedTensor> tensors = HeadSavedTensors(model, training, parallel, shape);
   const bool is_fp32 = !runtime.fused_cross_entropy || runtime.fp32_logits_gradient;
   const int64_t logit_bytes = is_fp32 ? kFloatBytes : ElementBytes(training);
+  const bool keeps_gathered = runtime.keeps_gathered_inputs && shape.sequence_parallel;
   for (SavedTensor& tensor : tensors) {
     if (tensor.name.ends_with("logits_gradient")) {
       tensor.num_bytes = shape.tokens * shape.vocab * logit_bytes;
+    } else if (keeps_gathered && tensor.name == "norm_output") {
+      tensor.num_bytes *= shape.tensor_parallel_size;
     }
   }
   return tensors;
@@ -156,7 +183,10 @@ int64_t LayerWorkingBytes(const ModelSpec& model, const TrainingSpec& training,
   const int64_t activation = shape.tokens * shape.ffn;
   const int64_t weights = runtime.fused_gradient_accumulation ? 0 : shape.ffn * shape.hidden;
   const int64_t mlp = activation * (is_gated ? 3 : 2) + 2 * gradient;
-  const int64_t softmax = 2 * ScoreElements(parallel, shape) - mlp;
+  // Gradients before and after the softmax, in fp32 where it runs there.
+  const bool is_fused = SoftmaxIsFused(runtime, parallel, shape);
+  const int64_t softmax_elements = is_fused ? 2 : 2 * kFloatBytes / element_bytes;
+  const int64_t softmax = softmax_elements * ScoreElements(parallel, shape) - mlp;
   const int64_t widest =
       std::max({activation * (is_gated ? 2 : 1), activation + weights,
                 shape.tokens * shape.hidden - activation + weights * (is_gated ? 2 : 1), softmax});
@@ -177,7 +207,7 @@ int64_t HeadPeakBytes(const ModelSpec& model, const TrainingSpec& training,
   const int64_t loss_bytes =
       logits * (runtime.fused_cross_entropy
                     ? gradient_bytes
-                    : element_bytes + kFloatBytes * runtime.fp32_logits_copies);
+                    : element_bytes + kFloatBytes * Fp32LogitsCopies(runtime, shape));
   // Gradients of the weights (a placeholder of theirs), of the norm's output; under sequence
   // parallelism the gathered input and the scattered gradient; on a pipeline the buffer in which
   // the next micro-batch arrives.

@@ -2,6 +2,7 @@
 // what it keeps, which options it has. Behaviour of programs, never of machines: configs/runtimes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,12 @@ struct RuntimeSpec {
   bool product_epilogues = true;  // bias and GELU inside the matrix product
   bool fused_activation = true;   // outside of it: bias and GELU in one kernel; SwiGLU in one
   bool fused_softmax = true;      // of unfused attention: scale, mask, softmax
-  bool fused_residual = true;     // bias, dropout, residual
+  // Where a fused softmax is written for few shapes: rows of so many scores at most (0: any), whose
+  // number of sequences times heads here is such a multiple. Else scaling, mask and an fp32 softmax
+  // run one after the other, and scores are kept in both types.
+  int64_t fused_softmax_max_keys = 0;
+  int64_t fused_softmax_heads_multiple = 1;
+  bool fused_residual = true;  // bias, dropout, residual
   bool fused_rope = true;
   bool fused_cross_entropy = true;  // no fp32 copy of the logits beside their gradient
   bool fused_permute = true;        // of routed rows; else sums by scattered additions
@@ -35,12 +41,14 @@ struct RuntimeSpec {
   // backward pass has run, and what that pass makes comes on top of those left.
   bool autograd = false;
   bool keeps_gathered_inputs = false;  // sequence parallelism: norm outputs kept gathered over tp
-  // Selective recomputation keeps attention's output and the outputs of every other product
-  // (torchtitan) instead of all but the attention's statistics.
+  // Selective recomputation keeps attention's output and, of every other product from the first on,
+  // the result where the backward pass reads it (torchtitan, compiled), instead of all but the
+  // attention's statistics.
   bool keeps_alternate_products = false;
-  bool keeps_stage_outputs = false;  // pipeline buffers hold what a stage has sent on
-  bool fp32_logits_gradient = true;  // of a fused cross entropy: fp32, else over the logits
-  int fp32_logits_copies = 1;        // of an unfused one, alive at once beside the logits
+  bool keeps_stage_outputs = false;    // pipeline buffers hold what a stage has sent on
+  bool fp32_logits_gradient = true;    // of a fused cross entropy: fp32, else over the logits
+  int fp32_logits_copies = 1;          // of an unfused one, alive at once beside the logits
+  int sharded_fp32_logits_copies = 0;  // the same of a vocabulary split over ranks; 0: as many
   // Empty tensors that stand for weight gradients which the product has added to the main
   // gradients: one for each shape of a layer, for good, and one for the head while it runs.
   bool weight_gradient_placeholders = false;
@@ -52,6 +60,7 @@ struct RuntimeSpec {
   bool fp32_gradient_shard = false;
   double update_bytes_per_parameter = 0;
   bool gathers_embedding_and_head = false;    // ZeRO 3: theirs are whole from start to end
+  bool shards_position_embedding = false;     // over tensor ranks, under sequence parallelism
   int64_t communication_buffer_elements = 0;  // buckets beside the gradients, activation type
   // Reserved over allocated bytes, less 1, of the program's allocator: on average, and how much
   // more at worst. The second is the margin of the answer whether a layout fits.
@@ -83,5 +92,12 @@ struct RuntimeSpec {
   bool optimizer_offload = false;
   bool operator==(const RuntimeSpec&) const = default;
 };
+
+// Whether the softmax of unfused attention over so many sequences times heads, each query with so
+// many keys, is one kernel.
+inline bool FusesSoftmax(const RuntimeSpec& runtime, int64_t batch_heads, int64_t keys) {
+  return runtime.fused_softmax && batch_heads % runtime.fused_softmax_heads_multiple == 0 &&
+         (runtime.fused_softmax_max_keys == 0 || keys <= runtime.fused_softmax_max_keys);
+}
 
 }  // namespace tessera::spec

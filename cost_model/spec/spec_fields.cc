@@ -191,6 +191,8 @@ void VisitRuntimeMemory(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("keeps_stage_outputs", runtime.keeps_stage_outputs, kOptional);
   fields.Flag("fp32_logits_gradient", runtime.fp32_logits_gradient, kOptional);
   fields.Integer("fp32_logits_copies", runtime.fp32_logits_copies, kCountRange, kOptional);
+  fields.Integer("sharded_fp32_logits_copies", runtime.sharded_fp32_logits_copies, kCountRange,
+                 kOptional);
   fields.Flag("weight_gradient_placeholders", runtime.weight_gradient_placeholders, kOptional);
   fields.Flag("fp32_parameters", runtime.fp32_parameters, kOptional);
   fields.Flag("compute_type_gradients", runtime.compute_type_gradients, kOptional);
@@ -198,6 +200,7 @@ void VisitRuntimeMemory(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Number("update_bytes_per_parameter", runtime.update_bytes_per_parameter, kNotNegative,
                 kOptional);
   fields.Flag("gathers_embedding_and_head", runtime.gathers_embedding_and_head, kOptional);
+  fields.Flag("shards_position_embedding", runtime.shards_position_embedding, kOptional);
   fields.Integer("communication_buffer_elements", runtime.communication_buffer_elements,
                  kCountRange, kOptional);
   fields.Number("allocator_reserve", runtime.allocator_reserve, kNotNegative, kOptional);
@@ -326,6 +329,9 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("attention_copies", runtime.attention_copies, kOptional);
   fields.Flag("fused_activation", runtime.fused_activation, kOptional);
   fields.Flag("fused_softmax", runtime.fused_softmax, kOptional);
+  fields.Integer("fused_softmax_max_keys", runtime.fused_softmax_max_keys, kCountRange, kOptional);
+  fields.Integer("fused_softmax_heads_multiple", runtime.fused_softmax_heads_multiple, kSizeRange,
+                 kOptional);
   fields.Flag("fused_residual", runtime.fused_residual, kOptional);
   fields.Flag("fused_rope", runtime.fused_rope, kOptional);
   fields.Flag("fused_cross_entropy", runtime.fused_cross_entropy, kOptional);

@@ -57,11 +57,10 @@ void RecomputeShare(const spec::ModelSpec& model, double share, ParallelSpec& pa
   }
 }
 
-// "selective-layer" is every second layer whole. Torch's selection of operations saves every second
-// product: half of a layer's work twice, as that of half of the layers.
+// "selective-layer" is every second layer whole; what "selective" keeps is the runtime's.
 void FillRecompute(const MeasuredLayout& row, const spec::ModelSpec& model,
                    ParallelSpec& parallel) {
-  if (Contains(row.recompute_modules, "every 2nd")) {
+  if (Contains(row.recompute, "selective-layer")) {
     RecomputeShare(model, 0.5, parallel);
     return;
   }

@@ -48,7 +48,8 @@ TEST(KeptTensorsTest, ARuntimeOfTesserasBehavioursHoldsWhatTheEngineHolds) {
 // statistics of the norms (two fp32 numbers a token each), which the paper leaves out, come on top.
 TEST(KeptTensorsTest, MegatronOf2021KeepsThePublishedBytesOfALayer) {
   const Job job = RoundJob(8);
-  const RuntimeSpec runtime = LoadRuntime("megatron-lm-2021");
+  RuntimeSpec runtime = LoadRuntime("megatron-lm-2021");
+  runtime.fused_softmax_heads_multiple = 1;  // the paper has a fused softmax throughout
   const double sb = 1024;
   const double h = 1024;
   const double scores = 5.0 * 16 * 1024 / h;  // 5 a s / h
@@ -100,6 +101,71 @@ TEST(KeptTensorsTest, AnUnfusedLossHoldsItsCopiesOfTheLogits) {
   const int64_t norm = int64_t{2} * 2 * 1024 * 1024 + 8 * 1024;  // input and output, statistics
   EXPECT_EQ(HeadPeakBytes(job.model, job.training, {}, shape, runtime),
             labels + norm + int64_t{10} * 1024 * 32768);
+}
+
+// torchtitan with a vocabulary split over 2 ranks: 4 copies, 18 bytes a logit; whole, 3: 14.
+TEST(KeptTensorsTest, ALossOverTensorRanksHasItsOwnCopies) {
+  const Job job = RoundJob(2);
+  RuntimeSpec runtime;
+  runtime.autograd = true;
+  runtime.fused_cross_entropy = false;
+  runtime.fp32_logits_copies = 3;
+  runtime.sharded_fp32_logits_copies = 4;
+  const auto loss_bytes = [&](int tensor_parallel_size) {
+    ParallelSpec parallel;
+    parallel.tensor_parallel_size = tensor_parallel_size;
+    const LocalShape shape = MakeLocalShape(job.model, job.training, parallel);
+    const int64_t all = HeadPeakBytes(job.model, job.training, parallel, shape, runtime);
+    runtime.fused_cross_entropy = true;  // 4 bytes a logit beside the same inputs
+    const int64_t fused = HeadPeakBytes(job.model, job.training, parallel, shape, runtime);
+    runtime.fused_cross_entropy = false;
+    return all - fused;
+  };
+  EXPECT_EQ(loss_bytes(1), int64_t{14 - 4} * 1024 * 32768);
+  EXPECT_EQ(loss_bytes(2), int64_t{18 - 4} * 1024 * 16384);
+}
+
+// 16 heads of 1024 x 1024 scores: 2 bytes of probabilities where one kernel made them, else the 4
+// of the fp32 softmax as well. Selective recomputation spares both.
+TEST(KeptTensorsTest, ASoftmaxInPiecesKeepsScoresInBothTypes) {
+  const Job job = RoundJob(1);
+  ParallelSpec parallel;
+  parallel.attention = AttentionKind::kUnfused;
+  RuntimeSpec fused, apart;
+  apart.fused_softmax = false;
+  const int64_t scores = int64_t{16} * 1024 * 1024;
+  EXPECT_EQ(LayerKeptBytes(job, parallel, apart) - LayerKeptBytes(job, parallel, fused),
+            4 * scores);
+  RuntimeSpec few_heads;
+  few_heads.fused_softmax_heads_multiple = 5;
+  EXPECT_EQ(LayerKeptBytes(job, parallel, few_heads), LayerKeptBytes(job, parallel, apart));
+  parallel.recompute = Recompute::kSelective;
+  EXPECT_EQ(LayerKeptBytes(job, parallel, apart), LayerKeptBytes(job, parallel, fused));
+}
+
+// Llama 3 8B's layer has products of 1, 1/4, 1/4 (queries, keys, values), 1, 3.5, 3.5 and 1 times
+// the hidden size. Kept: the input, queries, values, the gate's product, attention's output and its
+// log-sum-exp: 1 + 1 + 1/4 + 3.5 + 1 and 4 bytes a head and token.
+TEST(KeptTensorsTest, EveryOtherProductIsKeptWhereTheBackwardPassReadsIt) {
+  Job job = RoundJob(1);
+  job.model = LoadModel("llama3-8b");
+  job.training.sequence_length = 8192;
+  ParallelSpec parallel;
+  parallel.recompute = Recompute::kSelective;
+  RuntimeSpec runtime;
+  runtime.keeps_alternate_products = true;
+  const int64_t unit = int64_t{2} * 8192 * 4096;
+  EXPECT_EQ(LayerKeptBytes(job, parallel, runtime), unit * 27 / 4 + int64_t{4} * 32 * 8192);
+  // Split over 8 ranks with their sequence the scattered sum after attention stays as well.
+  parallel.tensor_parallel_size = 8;
+  parallel.sequence_parallel = true;
+  EXPECT_EQ(LayerKeptBytes(job, parallel, runtime), (unit * 31 / 4 + int64_t{4} * 32 * 8192) / 8);
+  // What comes back is all else that the layer holds without recomputation.
+  const LocalShape shape = MakeLocalShape(job.model, job.training, parallel);
+  const LayerTensors layer = LayerTensorsOf(job.model, job.training, parallel, {}, shape, runtime);
+  parallel.recompute = Recompute::kNone;
+  EXPECT_EQ(SumBytes(layer.kept) + SumBytes(layer.restored),
+            LayerKeptBytes(job, parallel, runtime));
 }
 
 TEST(KeptTensorsTest, DropoutKeepsAByteAnElement) {

@@ -56,10 +56,20 @@ TEST(KernelTimeTest, UnfusedAttentionPassesOverTheScores) {
   runtime.attention_dropout = true;  // probabilities in and out, a byte of mask
   const KernelTime dropout = OpTime(forward, Device(runtime));
   EXPECT_NEAR(dropout.device_s - fused_softmax.device_s, scores * 5 / 1e12, 1e-9);
-  runtime.fused_softmax = false;  // scaled scores in and out, masked ones in and out, the mask
+  // In fp32 scaled scores, masked ones and the softmax in and out, the mask; 2 + 4 bytes there and
+  // back. The fused kernel moves 2 + 2.
+  runtime.fused_softmax = false;
   const KernelTime unfused = OpTime(forward, Device(runtime));
-  EXPECT_NEAR(unfused.device_s - dropout.device_s, scores * 9 / 1e12, 1e-9);
-  EXPECT_EQ(unfused.num_kernels, 6);
+  EXPECT_NEAR(unfused.device_s - dropout.device_s, scores * (3 * 8 + 1 + 2 * 6 - 4) / 1e12, 1e-9);
+  EXPECT_EQ(unfused.num_kernels, 8);
+  // A fused one that is not written for 100 heads, or for so many keys, does not run.
+  runtime.fused_softmax = true;
+  runtime.fused_softmax_heads_multiple = 3;
+  EXPECT_EQ(OpTime(forward, Device(runtime)).num_kernels, 8);
+  runtime.fused_softmax_heads_multiple = 4;
+  EXPECT_EQ(OpTime(forward, Device(runtime)).num_kernels, 4);
+  runtime.fused_softmax_max_keys = 1023;
+  EXPECT_EQ(OpTime(forward, Device(runtime)).num_kernels, 8);
   // Never as fast as a kernel that keeps the scores to itself.
   EXPECT_GT(fused_softmax.device_s,
             OpSeconds(Attention(OpKind::kAttentionForward, 1024, base::AttentionStats::kLogSumExp),
