@@ -8,6 +8,7 @@
 #include "cost_model/block_cost.h"
 #include "cost_model/spec/plan.h"
 #include "cost_model/spec/runtime_spec.h"
+#include "cost_model/stage_parameters.h"
 
 namespace tessera::cost_model {
 
@@ -27,29 +28,12 @@ struct MicrobatchCost {
   spec::PerForm<int64_t> layer_saved_bytes = {};
   spec::PerForm<int64_t> layer_running_bytes = {};         // recomputed tensors and the working set
   spec::PerForm<int64_t> layer_weight_operand_bytes = {};  // between the parts of a backward pass
+  int64_t stage_output_bytes = 0;                          // kept by a stage that sends its output
   int64_t embedding_saved_bytes = 0;
   int64_t head_saved_bytes = 0;
   int64_t head_peak_bytes = 0;
   int64_t workspace_bytes = 0;
-  int64_t placeholder_bytes = 0;
   double transfer_bytes = 0;  // of one pipeline transfer
-};
-
-// Elements of one rank's parameters of a part of the model, alignment included.
-struct PartParameters {
-  int64_t elements = 0;
-  int64_t expert_elements = 0;  // of them, those of the experts held here
-  // Those whose gradients are summed over the tensor-parallel ranks under sequence parallelism.
-  int64_t tokenwise = 0;
-  // Key and value weights that several tensor-parallel ranks hold.
-  int64_t kv_replicated = 0;
-};
-
-struct ParameterCounts {
-  spec::PerForm<PartParameters> layers;
-  PartParameters embedding;
-  PartParameters head;
-  int64_t tied_embedding = 0;  // held by the first and by the last stage
 };
 
 // The choices of a layout that a part of its price depends on, packed: up to six sizes below 2^32
@@ -92,6 +76,9 @@ class JobCosts {
   // As if every layer were recomputed like that.
   const MicrobatchCost& MicrobatchOf(const spec::ParallelSpec& parallel, spec::Recompute recompute);
   const ParameterCounts& ParametersOf(const spec::ParallelSpec& parallel);
+  const ParameterItems& ItemsOf(const spec::ParallelSpec& parallel);
+  const spec::StateElements& StateOf(const spec::ParallelSpec& parallel, const RankLayers& layers,
+                                     Padding padding);
 
  private:
   Job job_;
@@ -99,6 +86,8 @@ class JobCosts {
   Network network_;
   std::unordered_map<LayoutKey, MicrobatchCost, LayoutKeyHash> microbatches_;
   std::unordered_map<LayoutKey, ParameterCounts, LayoutKeyHash> parameters_;
+  std::unordered_map<LayoutKey, ParameterItems, LayoutKeyHash> items_;
+  std::unordered_map<LayoutKey, spec::StateElements, LayoutKeyHash> states_;
 };
 
 }  // namespace tessera::cost_model

@@ -1,9 +1,9 @@
 #include "cost_model/step_cost.h"
 
 #include "cost_model/memory.h"
-#include "cost_model/memory_fast.h"
 #include "cost_model/spec/throughput.h"
 #include "cost_model/step_account.h"
+#include "cost_model/step_memory.h"
 
 namespace tessera::cost_model {
 namespace {
@@ -29,8 +29,7 @@ StepPrice PriceStep(JobCosts& costs, const spec::ParallelSpec& parallel) {
                                 RecomputedFlops(parts, parallel);
   spec::FillThroughput(job.model, job.training, job.cluster, job.num_devices, job.convention,
                        price.report);
-  price.report.stages =
-      MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages, job.runtime);
+  price.report.stages = StepMemory(costs, parallel, parts);
   price.report.peak_bytes = PeakBytes(price.report.stages);
   if (auto violation =
           FindMemoryViolation(price.report.stages, job.cluster, parallel, job.runtime)) {
@@ -43,7 +42,7 @@ FastPrice PriceStepFast(JobCosts& costs, const spec::ParallelSpec& parallel) {
   const Job& job = costs.job();
   const StepParts parts = MakeStepParts(costs, parallel);
   FastPrice price;
-  const FastMemory memory = StepMemoryFast(costs, parallel, parts);
+  const StepBytes memory = StepBytesOf(costs, parallel, parts);
   price.peak_bytes = memory.peak_bytes;
   price.needed_bytes = memory.needed_bytes;
   price.available_bytes = static_cast<double>(job.cluster.device.memory_bytes);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cost_model/memory_fast.h"
 #include "cost_model/pipeline_run.h"
+#include "cost_model/step_memory.h"
 
 namespace tessera::planner {
 namespace {
@@ -121,7 +121,7 @@ double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout
   cost_model::StepParts parts;
   parts.num_microbatches = spec::NumMicrobatches(costs.job().training, layout);
   parts.forms = fewest;
-  return cost_model::StepMemoryFast(costs, layout, parts).needed_bytes;
+  return cost_model::StepBytesOf(costs, layout, parts, cost_model::Padding::kNone).needed_bytes;
 }
 
 double ExactTimeBound(const cost_model::JobCosts& costs, const cost_model::FastPrice& price) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cost_model/base/check.h"
-#include "cost_model/base/math.h"
+#include "cost_model/spec/flat_placer.h"
 
 namespace tessera::spec {
 namespace {
@@ -18,36 +18,17 @@ constexpr int64_t kMasterBytes = 4;  // fp32 master weights of mixed precision
 FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
                           const ParallelSpec& parallel) {
   const bool is_expert = !parameters.empty() && parameters.front().is_expert;
-  // Counts for many layouts leave the data ranks out: then fewer ranks than the experts want.
-  const int group_size =
-      is_expert ? std::max(1, ExpertDataSize(parallel)) : GradientGroupSize(parallel);
   const int tensor_size = is_expert ? ExpertTensorSize(parallel) : parallel.tensor_parallel_size;
-  // Shards of a bucket start aligned as parameters do.
-  const int64_t bucket_multiple = kFlatAlignmentElements * group_size;
+  FlatPlacer placer(parallel.bucket_elements, BucketMultiple(parallel, is_expert));
   FlatLayout layout;
-  FlatBucket bucket;
-  int64_t end = 0;
-  const auto close_bucket = [&] {
-    end = bucket.offset + base::RoundUp(end - bucket.offset, bucket_multiple);
-    bucket.num_elements = end - bucket.offset;
-    layout.buckets.push_back(bucket);
-    bucket = {.offset = end, .first_parameter = bucket.first_parameter + bucket.num_parameters};
-  };
   for (const ParameterSpec& parameter : parameters) {
     TESSERA_CHECK(parameter.is_expert == is_expert, parameter.name, " in a buffer of others");
-    if (!parameter.packed_with_previous) {
-      if (bucket.num_parameters > 0 && end - bucket.offset >= parallel.bucket_elements) {
-        close_bucket();
-      }
-      end = base::RoundUp(end, kFlatAlignmentElements);
-    }
-    const int64_t elements = SliceOf(parameter, tensor_size, /*tensor_rank=*/0).num_elements;
-    layout.parameters.push_back({.offset = end, .num_elements = elements});
-    end += elements;
-    ++bucket.num_parameters;
+    const FlatItem item{SliceOf(parameter, tensor_size, /*tensor_rank=*/0).num_elements,
+                        parameter.packed_with_previous};
+    layout.parameters.push_back({.offset = placer.Place(item), .num_elements = item.num_elements});
   }
-  if (bucket.num_parameters > 0) close_bucket();
-  layout.num_elements = end;
+  layout.num_elements = placer.Finish();
+  layout.buckets = placer.buckets();
   return layout;
 }
 

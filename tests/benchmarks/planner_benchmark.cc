@@ -79,11 +79,38 @@ void Answer(benchmark::State& state, const Question& question) {
                                                    benchmark::Counter::kIsIterationInvariantRate);
 }
 
+// As `tessera what-if` sweeps: the best layout of each combination, one full search a point.
+void Sweep(benchmark::State& state) {
+  constexpr const char* kClusters[] = {"dgx-a100-80gb", "dgx-h100", "dgx-b200"};
+  constexpr int64_t kBatchSizes[] = {512, 1024, 2048, 4096};
+  constexpr int kFewestDevices = 8;
+  constexpr int kMostDevices = 16384;
+  double num_points = 0;
+  double num_layouts = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    for (const char* cluster : kClusters) {
+      for (int devices = kFewestDevices; devices <= kMostDevices; devices *= 2) {
+        for (const int64_t batch_size : kBatchSizes) {
+          const Request request =
+              MakeRequest({"llama3-70b", cluster, devices, batch_size, /*sequence_length=*/8192});
+          cost_model::JobCosts costs(request.job);
+          num_layouts += static_cast<double>(SearchBest(request, costs).num_layouts);
+          ++num_points;
+        }
+      }
+    }
+  }
+  state.counters["points"] = benchmark::Counter(num_points, benchmark::Counter::kAvgIterations);
+  state.counters["layouts"] = benchmark::Counter(num_layouts, benchmark::Counter::kAvgIterations);
+  state.counters["points/s"] = benchmark::Counter(num_points, benchmark::Counter::kIsRate);
+}
+
 constexpr Question kGpt3{"gpt3-175b", "dgx-a100-80gb", 1024, 1536, 2048};
 constexpr Question kLlama3{"llama3-405b", "dgx-h100", 16384, 2048, 8192};
 constexpr Question kTuring{"turing-530b", "dgx-a100-80gb", 2520, 2520, 2048};
 constexpr Question kSmall{"llama3-8b", "dgx-h100", 8, 512, 8192};
 constexpr Question kMixtral{"mixtral-8x7b", "dgx-h100", 256, 1024, 4096};
+constexpr Question kDeepSeek{"deepseek-v3", "dgx-h100", 1024, 15360, 4096};
 
 BENCHMARK_CAPTURE(PriceLayouts, gpt3_175b_1024_a100, kGpt3)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(PriceLayouts, llama3_405b_16384_h100, kLlama3)->Unit(benchmark::kMillisecond);
@@ -93,6 +120,8 @@ BENCHMARK_CAPTURE(PriceLayouts, mixtral_8x7b_256_h100, kMixtral)->Unit(benchmark
 BENCHMARK_CAPTURE(Answer, gpt3_175b_1024_a100, kGpt3)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Answer, llama3_405b_16384_h100, kLlama3)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Answer, mixtral_8x7b_256_h100, kMixtral)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Answer, deepseek_v3_1024_h100, kDeepSeek)->Unit(benchmark::kMillisecond);
+BENCHMARK(Sweep)->Name("Sweep/llama3_70b_144_points")->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace tessera::planner

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "cost_model/memory.h"
-#include "cost_model/memory_fast.h"
 #include "cost_model/spec/spec_json.h"
 #include "tests/cost_model/test_jobs.h"
 
@@ -76,31 +75,6 @@ TEST(StageMemoryTest, TheAllocatorReservesNoMoreThanIsLeft) {
   EXPECT_EQ(AssembleStage(job.cluster, job.training, {}, runtime, parts).reserve_bytes, 100);
   job.cluster.device.memory_bytes = 1040;
   EXPECT_EQ(AssembleStage(job.cluster, job.training, {}, runtime, parts).reserve_bytes, 40);
-}
-
-// Searches price the same bytes as the schedule holds, but for the padding of buckets.
-TEST(StageMemoryTest, TheClosedFormHoldsWhatTheScheduleHolds) {
-  for (const char* runtime :
-       {"tessera", "megatron-core", "megatron-lm-2021", "megatron-deepspeed"}) {
-    for (const spec::Recompute recompute : {spec::Recompute::kNone, spec::Recompute::kFull}) {
-      for (const int pp : {1, 2, 4}) {
-        Job job = RoundJob(8);
-        job.runtime = spec::LoadRuntime(runtime);
-        spec::ParallelSpec parallel;
-        parallel.tensor_parallel_size = 2;
-        parallel.pipeline_parallel_size = pp;
-        parallel.data_parallel_size = 4 / pp;
-        parallel.recompute = recompute;
-        JobCosts costs(job);
-        const StepParts parts = MakeStepParts(costs, parallel);
-        const double played = NeededBytes(
-            MemoryOf(job.model, job.cluster, job.training, parallel, parts.stages, job.runtime),
-            job.cluster, parallel, job.runtime);
-        EXPECT_NEAR(StepMemoryFast(costs, parallel, parts).needed_bytes / played, 1, 1e-4)
-            << runtime << " pp " << pp;
-      }
-    }
-  }
 }
 
 }  // namespace

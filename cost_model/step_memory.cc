@@ -1,0 +1,197 @@
+#include "cost_model/step_memory.h"
+
+#include <algorithm>
+
+#include "cost_model/memory.h"
+#include "cost_model/memory_terms.h"
+#include "cost_model/spec/activation_peak.h"
+#include "cost_model/stage_memory.h"
+
+namespace tessera::cost_model {
+namespace {
+
+bool HoldAlike(const spec::StageActivationBytes& a, const spec::StageActivationBytes& b) {
+  return a.saved_bytes == b.saved_bytes && a.working_bytes == b.working_bytes;
+}
+
+// The stages of a layout, one after the other.
+class Stages {
+ public:
+  Stages(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
+         Padding padding)
+      : costs_(costs),
+        parallel_(parallel),
+        parts_(parts),
+        padding_(padding),
+        microbatch_(costs.MicrobatchOf(parallel)),
+        kept_(parts.recomputed.empty() ? microbatch_
+                                       : costs.MicrobatchOf(parallel, spec::Recompute::kNone)),
+        items_(costs.ItemsOf(parallel)) {
+    by_chunk_.resize(parts.forms.size() / parallel.pipeline_parallel_size);
+  }
+
+  // Goes to a stage. Returns false where but for its activations' peak it is like the stage that
+  // was entered before.
+  bool Enter(int stage) {
+    const bool is_like_last = stage > 0 && stage == stage_ + 1 && IsLikeTheOneBefore(stage);
+    stage_ = stage;
+    if (!is_like_last) {
+      FillChunks();
+      FillParameters();
+      are_chunks_alike_ =
+          std::all_of(by_chunk_.begin() + 1, by_chunk_.end(),
+                      [&](const auto& chunk) { return HoldAlike(chunk, by_chunk_.front()); });
+    }
+    return !is_like_last;
+  }
+
+  // Of the stage entered last.
+  const std::vector<spec::StageActivationBytes>& by_chunk() const { return by_chunk_; }
+  const StageParts& numbers() {
+    numbers_.activations_bytes = PeakBytes();
+    return numbers_;
+  }
+  // Whether of stages like each other the first holds most.
+  bool FirstHoldsMost() const {
+    return are_chunks_alike_ && parallel_.schedule != spec::ScheduleKind::kZeroBubbleH1;
+  }
+
+ private:
+  size_t num_stages() const { return parallel_.pipeline_parallel_size; }
+
+  bool IsLikeTheOneBefore(size_t stage) const {
+    if (stage == 1 || stage + 1 == num_stages()) return false;  // embedding or head
+    for (size_t i = stage; i < parts_.forms.size(); i += num_stages()) {
+      if (parts_.forms[i] != parts_.forms[i - 1]) return false;
+      if (!parts_.recomputed.empty() && parts_.recomputed[i] != parts_.recomputed[i - 1]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // spec::KeptBytesOf of each chunk.
+  void FillChunks() {
+    for (size_t chunk = 0; chunk < by_chunk_.size(); ++chunk) {
+      const size_t i = chunk * num_stages() + stage_;
+      spec::StageActivationBytes bytes;
+      int64_t running_bytes = 0;
+      if (parts_.recomputed.empty()) {
+        AddLayers(parts_.forms[i], microbatch_, bytes, running_bytes);
+      } else {
+        AddLayers(parts_.recomputed[i], microbatch_, bytes, running_bytes);
+        AddLayers(KeptForms(parts_, i), kept_, bytes, running_bytes);
+      }
+      const bool has_head = i + 1 == parts_.forms.size();
+      if (i == 0) bytes.layers_bytes += microbatch_.embedding_saved_bytes;
+      if (!has_head) bytes.layers_bytes += microbatch_.stage_output_bytes;
+      bytes.saved_bytes = bytes.layers_bytes;
+      if (has_head) {
+        bytes.saved_bytes += microbatch_.head_saved_bytes;
+        running_bytes = std::max(running_bytes, microbatch_.head_peak_bytes);
+      }
+      bytes.working_bytes = bytes.layers_bytes + running_bytes;
+      by_chunk_[chunk] = bytes;
+    }
+  }
+
+  void AddLayers(const spec::PerForm<int>& num_layers, const MicrobatchCost& cost,
+                 spec::StageActivationBytes& bytes, int64_t& running_bytes) const {
+    const bool has_weight_passes = parallel_.schedule == spec::ScheduleKind::kZeroBubbleH1;
+    for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+      if (num_layers[form] == 0) continue;
+      bytes.layers_bytes += num_layers[form] * cost.layer_saved_bytes[form];
+      running_bytes = std::max(running_bytes, cost.layer_running_bytes[form]);
+      if (!has_weight_passes) continue;
+      bytes.weight_operand_bytes += num_layers[form] * cost.layer_weight_operand_bytes[form];
+    }
+  }
+
+  void FillParameters() {
+    const size_t last = num_stages() - 1;
+    RankLayers layers{.has_embedding = stage_ == 0,
+                      .has_head = static_cast<size_t>(stage_) == last};
+    numbers_ = {};
+    for (size_t i = stage_; i < parts_.forms.size(); i += num_stages()) {
+      const spec::PerForm<int>& forms = parts_.forms[i];
+      int num_dense = 0;
+      int num_with_experts = 0;
+      for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
+        (spec::FormAt(form).has_experts ? num_with_experts : num_dense) += forms[form];
+      }
+      layers.num_dense += num_dense;
+      layers.num_with_experts += num_with_experts;
+      numbers_.placeholder_bytes =
+          std::max(numbers_.placeholder_bytes,
+                   items_.PlaceholderBytes(
+                       {.has_dense = num_dense > 0, .has_experts = num_with_experts > 0}));
+    }
+    numbers_.state = spec::StateBytesOf(costs_.StateOf(parallel_, layers, padding_),
+                                        costs_.job().training, parallel_);
+    numbers_.end_elements = (layers.has_embedding ? items_.embedding_end_elements : 0) +
+                            (layers.has_head ? items_.head_end_elements : 0);
+    numbers_.workspace_bytes = microbatch_.workspace_bytes;
+  }
+
+  int64_t PeakBytes() const {
+    if (!are_chunks_alike_ || parallel_.schedule == spec::ScheduleKind::kZeroBubbleH1) {
+      return spec::PeakActivationBytes(parallel_, parts_.num_microbatches, stage_, by_chunk_);
+    }
+    const int64_t passes = MaxPassesInFlight(parallel_, parts_.num_microbatches, stage_);
+    return (passes - 1) * by_chunk_.front().saved_bytes + by_chunk_.front().working_bytes;
+  }
+
+  JobCosts& costs_;
+  const spec::ParallelSpec& parallel_;
+  const StepParts& parts_;
+  const Padding padding_;
+  const MicrobatchCost& microbatch_;
+  const MicrobatchCost& kept_;  // of layers that are not recomputed
+  const ParameterItems& items_;
+  int stage_ = -1;
+  std::vector<spec::StageActivationBytes> by_chunk_;
+  bool are_chunks_alike_ = true;
+  StageParts numbers_;
+};
+
+}  // namespace
+
+std::vector<spec::StageMemory> StepMemory(JobCosts& costs, const spec::ParallelSpec& parallel,
+                                          const StepParts& parts) {
+  const Job& job = costs.job();
+  Stages stages(costs, parallel, parts, Padding::kOfBuckets);
+  std::vector<spec::StageMemory> memory;
+  for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
+    stages.Enter(stage);
+    const StageParts& numbers = stages.numbers();
+    memory.push_back(AssembleStage(job.cluster, job.training, parallel, job.runtime, numbers));
+    memory.back().terms = MemoryTermsOf(job.cluster, job.training, parallel, job.runtime, numbers,
+                                        stages.by_chunk(), memory.back());
+  }
+  return memory;
+}
+
+StepBytes StepBytesOf(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
+                      Padding padding) {
+  const Job& job = costs.job();
+  const bool is_pool = job.cluster.shared_compute_units > 0;
+  Stages stages(costs, parallel, parts, padding);
+  StepBytes most;
+  double sum_bytes = 0;
+  for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
+    const bool is_new = stages.Enter(stage);
+    if (!is_new && !is_pool && stages.FirstHoldsMost()) continue;
+    const spec::StageMemory memory =
+        AssembleStage(job.cluster, job.training, parallel, job.runtime, stages.numbers());
+    const auto total_bytes = static_cast<double>(memory.Total());
+    most.peak_bytes = std::max(most.peak_bytes, total_bytes);
+    most.needed_bytes = std::max(most.needed_bytes, NeededBytes(memory, job.runtime));
+    sum_bytes += total_bytes;
+  }
+  if (is_pool) {
+    most.needed_bytes = sum_bytes * (job.num_devices / parallel.pipeline_parallel_size);
+  }
+  return most;
+}
+
+}  // namespace tessera::cost_model

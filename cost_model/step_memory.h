@@ -1,0 +1,25 @@
+// The memory of a layout from what layouts share: as MemoryOf has it, to the byte, but without
+// listing parameters or playing the schedule.
+#pragma once
+
+#include <vector>
+
+#include "cost_model/spec/step_report.h"
+#include "cost_model/step_parts.h"
+
+namespace tessera::cost_model {
+
+// By pipeline stage, told apart by terms.
+std::vector<spec::StageMemory> StepMemory(JobCosts& costs, const spec::ParallelSpec& parallel,
+                                          const StepParts& parts);
+
+struct StepBytes {
+  double peak_bytes = 0;    // of the fullest stage, PeakBytes
+  double needed_bytes = 0;  // NeededBytes
+};
+// Of `parts` it takes the number of micro-batches and the forms of layers alone, which need not be
+// those of a partition. With Padding::kNone fewer layers never need more.
+StepBytes StepBytesOf(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
+                      Padding padding = Padding::kOfBuckets);
+
+}  // namespace tessera::cost_model
