@@ -31,9 +31,16 @@ std::string FormatWithUnit(double value, const std::array<Unit, n>& units) {
   return base::Concat(FormatFixed(value / last.size, last.decimals), " ", last.name);
 }
 
+// Characters of UTF-8 text: bytes that do not continue one.
+size_t WidthOf(const std::string& cell) {
+  return static_cast<size_t>(std::count_if(cell.begin(), cell.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+  }));
+}
+
 bool IsNumber(const std::string& cell) {
   return cell.empty() || std::isdigit(static_cast<unsigned char>(cell[0])) || cell[0] == '-' ||
-         cell[0] == '+';
+         cell[0] == '+' || cell[0] == '$';
 }
 
 }  // namespace
@@ -92,7 +99,7 @@ std::string TextTable::ToString(int indent) const {
   std::vector<bool> is_right(num_columns, true);
   for (size_t r = 0; r < rows_.size(); ++r) {
     for (size_t c = 0; c < rows_[r].size(); ++c) {
-      widths[c] = std::max(widths[c], rows_[r][c].size());
+      widths[c] = std::max(widths[c], WidthOf(rows_[r][c]));
       if (r > 0 && !IsNumber(rows_[r][c])) is_right[c] = false;
     }
   }
@@ -100,7 +107,7 @@ std::string TextTable::ToString(int indent) const {
   for (const std::vector<std::string>& row : rows_) {
     std::string line(indent, ' ');
     for (size_t c = 0; c < row.size(); ++c) {
-      const std::string padding(widths[c] - row[c].size(), ' ');
+      const std::string padding(widths[c] - WidthOf(row[c]), ' ');
       line += is_right[c] ? padding + row[c] : row[c] + padding;
       if (c + 1 < row.size()) line += "  ";
     }

@@ -18,7 +18,7 @@ std::string FormatCount(int64_t count);   // "1,024"
 std::string FormatPlural(int64_t count, const std::string& noun);
 
 // Rows of cells under a header, columns as wide as they need be. Text is aligned left, a column in
-// which every cell below the header starts with a digit or a sign is aligned right.
+// which every cell below the header starts with a digit, a sign or a $ is aligned right.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> header) : rows_{std::move(header)} {}

@@ -1,3 +1,8 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -8,16 +13,28 @@
 #include "cost_model/base/error.h"
 #include "cost_model/spec/file_write.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/interrupt.h"
 #include "planner/cli/output_options.h"
+#include "planner/cli/sweep_progress.h"
 #include "planner/cli/what_if_options.h"
+#include "planner/what_if/what_if_csv.h"
 #include "planner/what_if/what_if_json.h"
+#include "planner/what_if/what_if_text.h"
 
 namespace tessera::planner {
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
   tessera what-if --model llama3-70b --clusters dgx-h100,dgx-h200 --devices 256,512,1024
-      --global-batch-sizes 1024,2048 --tokens 15T --json what-if.json
+      --global-batch-sizes 1024,2048 --tokens 15T --csv points.csv
+  tessera what-if --model llama3-70b --clusters dgx-a100-80gb,dgx-h100 --tokens 15T --within 60d
+      --global-batch-size 2048 --price dgx-a100-80gb=1.3,dgx-h100=2.5
+  tessera what-if --model llama3-8b --clusters dgx-h100 --devices 128,256 --tokens 1T
+      --budget 500k --price 2.5
+  tessera what-if --model mixtral-8x7b --clusters dgx-h100 --devices 256
+      --inter-node-bandwidths 0.5x,2x --nics-per-node 4,8 --format json
+Ctrl-C keeps the points that are done (exit code 1). Exit code 3: no layout fits anywhere, or the
+question has no answer.
 )";
 
 // As typed, with quotes around what a shell would take apart.
@@ -42,17 +59,66 @@ int NumWorkers(const WhatIfOptions& options) {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
+// Before minutes of work: a folder that is not there, or may not be written to.
+void CheckWritable(const std::string& path, const char* flag) {
+  if (path.empty()) return;
+  const std::filesystem::path file(path);
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  if (std::filesystem::is_directory(file)) {
+    throw base::ConfigError(flag, "", path + ", a folder", "a file");
+  }
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw base::SystemError(
+        base::Concat(flag, " ", path, ": cannot write to ", folder, ": ", std::strerror(errno)));
+  }
+}
+
+void Deliver(const WhatIfOptions& options, const WhatIfRequest& request,
+             const WhatIfResult& result) {
+  const bool needs_document = options.is_json() || !options.json_path.empty();
+  const std::string document =
+      needs_document ? WhatIfToJson(request, result).dump(2) + "\n" : std::string();
+  std::cout << (options.is_json() ? document : WhatIfText(request, result));
+  if (!options.json_path.empty()) spec::WriteFileAtomically(options.json_path, document);
+  if (!options.csv_path.empty()) spec::WriteFileAtomically(options.csv_path, WhatIfCsv(result));
+}
+
+// Exit codes for what is no answer, after all is delivered.
+void ThrowUnlessAnswered(const WhatIfResult& result) {
+  if (!result.is_complete) {
+    throw base::SystemError("what-if: cancelled; what was done by then is kept");
+  }
+  for (const Answer& answer : result.answers) {
+    if (!answer.is_feasible) throw base::InfeasibleError(answer.text);
+  }
+  for (const WhatIfPoint& point : result.points) {
+    if (point.found.best) return;
+  }
+  if (!result.points.empty()) throw base::InfeasibleError(result.points.front().found.reason);
+}
+
 void RunWhatIfCommand(const WhatIfOptions& options) {
+  CheckWritable(options.json_path, "--json");
+  CheckWritable(options.csv_path, "--csv");
   std::vector<std::string> notes;
   WhatIfRequest request = MakeWhatIfRequest(options, notes);
   request.command = CommandLine();
   for (const std::string& note : notes) Tell(note, options.quiet);
-  SweepOptions sweep;
-  sweep.num_workers = NumWorkers(options);
-  const WhatIfResult result = RunWhatIf(request, sweep);
-  const std::string document = WhatIfToJson(request, result).dump(2) + "\n";
-  if (options.is_json()) std::cout << document;
-  if (!options.json_path.empty()) spec::WriteFileAtomically(options.json_path, document);
+  WhatIfResult result;
+  {
+    const InterruptWatch interrupt;
+    SweepProgressLine line;
+    SweepOptions sweep;
+    sweep.num_workers = NumWorkers(options);
+    sweep.stop = interrupt.token();
+    if (!options.quiet) {
+      sweep.progress = [&](const SweepProgress& progress) { line.Show(progress); };
+    }
+    result = RunWhatIf(request, sweep);
+    line.End();
+  }
+  Deliver(options, request, result);
+  ThrowUnlessAnswered(result);
 }
 
 }  // namespace

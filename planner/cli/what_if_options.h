@@ -17,7 +17,15 @@ struct WhatIfOptions {
   std::vector<std::string> models, clusters;
   std::vector<int> device_counts;
   std::vector<int64_t> global_batch_sizes, sequence_lengths;
-  std::string tokens;
+  // Changes of the clusters: numbers with units, or factors ("2x").
+  std::vector<std::string> inter_node_bandwidths, intra_node_bandwidths, nics_per_node, memories;
+  std::vector<std::string> device_speeds;
+  // The run.
+  std::string tokens, within, budget, mtbf, checkpoint_time, storage_bandwidth, restart_time;
+  std::vector<std::string> prices;
+  std::optional<double> node_power_factor, power_usage_effectiveness;
+  bool finds_margins = true;
+  // Output.
   std::string format = "table";
   std::string json_path, csv_path;
   int num_workers = 0;  // 0: as many as the machine has cores
@@ -28,8 +36,13 @@ struct WhatIfOptions {
 void AddWhatIfOptions(CLI::App& command, WhatIfOptions& options);
 
 // Every combination of what is swept over, in the order of the flags; models vary slowest, batches
-// fastest. Appends to `notes` one sentence for each default worth knowing of.
+// fastest, and of the changed clusters the cluster as described comes first. Appends to `notes` one
+// sentence for each default worth knowing of.
 // Throws base::ConfigError for names, files and values that are wrong.
 WhatIfRequest MakeWhatIfRequest(const WhatIfOptions& options, std::vector<std::string>& notes);
+
+// The run's numbers: flags before the defaults of the data file. `clusters`: names that prices may
+// be given for. Throws base::ConfigError.
+RunTerms MakeRunTerms(const WhatIfOptions& options, const std::vector<std::string>& clusters);
 
 }  // namespace tessera::planner

@@ -1,44 +1,21 @@
 #include "planner/what_if/what_if_json.h"
 
-#include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cost_model/spec/device_peak.h"
 #include "cost_model/spec/parameter_list.h"
 #include "planner/layout_text.h"
 #include "planner/result_json.h"
+#include "planner/what_if/assumptions_json.h"
+#include "planner/what_if/sections_json.h"
 
 namespace tessera::planner {
 namespace {
 
 using nlohmann::ordered_json;
 
-// A number for a document: JSON knows no infinity.
-void SetFinite(ordered_json& document, const char* key, double value) {
-  if (std::isfinite(value)) document[key] = value;
-}
-
-ordered_json RunToJson(const RunFigures& run) {
-  ordered_json json = {{"goodput_share", run.goodput.useful_share},
-                       {"checkpoint_share", run.goodput.checkpoint_share},
-                       {"rework_share", run.goodput.rework_share},
-                       {"restart_share", run.goodput.restart_share}};
-  SetFinite(json, "mtbf_s", run.mtbf_s);
-  json["checkpoint_s"] = run.checkpoint_s;
-  SetFinite(json, "checkpoint_interval_s", run.goodput.interval_s);
-  SetFinite(json, "expected_failures", run.expected_failures);
-  json["effective_tokens_per_s"] = run.effective_tokens_per_s;
-  SetFinite(json, "days", run.Days());
-  SetFinite(json, "device_hours", run.device_hours);
-  if (run.cost_usd) SetFinite(json, "cost_usd", *run.cost_usd);
-  if (run.energy_kwh) SetFinite(json, "energy_kwh", *run.energy_kwh);
-  return json;
-}
-
 ordered_json PointToJson(const WhatIfPoint& point) {
-  const cost_model::Job& job = point.asked->request.job;
+  const cost_model::Job& job = point.job();
   const PointResult& found = point.found;
   ordered_json json = {{"id", found.id},
                        {"model", job.model.name},
@@ -46,7 +23,7 @@ ordered_json PointToJson(const WhatIfPoint& point) {
                        {"devices", job.num_devices},
                        {"global_batch_size", job.training.global_batch_size},
                        {"sequence_length", job.training.sequence_length},
-                       {"variant", point.asked->variant},
+                       {"variant", point.asked.variant},
                        {"feasible", found.best.has_value()},
                        {"reason", found.reason}};
   if (found.best) {
@@ -103,6 +80,15 @@ ordered_json ClustersToJson(const WhatIfRequest& request) {
   return list;
 }
 
+ordered_json TrainingToJson(const cost_model::Job& job, const RunTerms& terms) {
+  const bool is_causal = job.convention == spec::FlopsConvention::kCausal;
+  ordered_json json = {{"precision", spec::ToString(job.training.precision)},
+                       {"flops_convention", is_causal ? "causal" : "full"},
+                       {"target", job.runtime.name}};
+  if (terms.tokens) json["tokens"] = *terms.tokens;
+  return json;
+}
+
 }  // namespace
 
 ordered_json WhatIfToJson(const WhatIfRequest& request, const WhatIfResult& result) {
@@ -110,12 +96,29 @@ ordered_json WhatIfToJson(const WhatIfRequest& request, const WhatIfResult& resu
                            {"complete", result.is_complete},
                            {"summary", result.summary},
                            {"models", ModelsToJson(request)}};
+  if (!request.points.empty()) {
+    document["training"] = TrainingToJson(request.points.front().request.job, request.terms);
+  }
+  document["run"] = TermsToJson(request.terms);
   document["clusters"] = ClustersToJson(request);
   ordered_json points = ordered_json::array();
   for (const WhatIfPoint& point : result.points) {
     if (point.found.is_done) points.push_back(PointToJson(point));
   }
   document["points"] = std::move(points);
+  document["frontier"] = result.frontier;
+  if (!result.answers.empty()) {
+    document["answer"] = AnswerToJson(result.answers.front());
+    ordered_json answers = ordered_json::array();
+    for (const Answer& answer : result.answers) answers.push_back(AnswerToJson(answer));
+    document["answers"] = std::move(answers);
+  }
+  document["margins"] = MarginsToJson(result.margins);
+  document["crossovers"] = CrossoversToJson(result.crossovers);
+  document["scaling"] = ScalingsToJson(result.scalings);
+  document["details"] = DetailsToJson(result.details);
+  document["assumptions"] = AssumptionsToJson(request);
+  document["formulas"] = FormulasToJson();
   return document;
 }
 

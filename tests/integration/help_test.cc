@@ -12,9 +12,9 @@ using ::testing::HasSubstr;
 TEST(HelpTest, EveryCommandShowsExamplesOfItself) {
   const TemporaryFolder folder;
   for (const std::string command :
-       {"plan", "estimate", "validate", "config", "config list", "config show", "config import",
-        "config emit", "train", "profile", "data", "data build", "data inspect", "checkpoint",
-        "checkpoint inspect", "checkpoint verify", "checkpoint convert"}) {
+       {"plan", "estimate", "what-if", "validate", "config", "config list", "config show",
+        "config import", "config emit", "train", "profile", "data", "data build", "data inspect",
+        "checkpoint", "checkpoint inspect", "checkpoint verify", "checkpoint convert"}) {
     const std::string help = RunWell(command + " --help", folder);
     const size_t examples = help.find("Examples:");
     ASSERT_NE(examples, std::string::npos) << command;
@@ -26,8 +26,8 @@ TEST(HelpTest, EveryCommandShowsExamplesOfItself) {
 TEST(HelpTest, TheFrontDoorNamesEveryCommand) {
   const TemporaryFolder folder;
   const std::string help = RunWell("--help", folder);
-  for (const char* command :
-       {"plan", "estimate", "validate", "config", "train", "profile", "data", "checkpoint"}) {
+  for (const char* command : {"plan", "estimate", "what-if", "validate", "config", "train",
+                              "profile", "data", "checkpoint"}) {
     EXPECT_THAT(help, ::testing::ContainsRegex("\n  " + std::string(command) + " +[A-Z]"));
   }
 }
@@ -35,7 +35,7 @@ TEST(HelpTest, TheFrontDoorNamesEveryCommand) {
 TEST(HelpTest, CommandsThatPrintResultsTakeFormatAndQuiet) {
   const TemporaryFolder folder;
   for (const std::string command :
-       {"plan", "estimate", "validate", "train", "profile", "data build", "data inspect",
+       {"plan", "estimate", "what-if", "validate", "train", "profile", "data build", "data inspect",
         "checkpoint inspect", "checkpoint verify"}) {
     const std::string help = RunWell(command + " --help", folder);
     EXPECT_THAT(help, HasSubstr("--format")) << command;
