@@ -100,6 +100,7 @@ def derive(name):
     cluster.update(name=name, source=source)
     assume_fits(cluster, original)
     cluster["device"]["name"] = device
+    cluster["device"].pop("price_per_hour_usd", None)  # another device has another price
     for path, value in changes.items():
         *parents, key = path.split("/")
         section = cluster

@@ -16,6 +16,7 @@
 #include "planner/cli/interrupt.h"
 #include "planner/cli/output_options.h"
 #include "planner/cli/sweep_progress.h"
+#include "planner/cli/what_if_compare.h"
 #include "planner/cli/what_if_options.h"
 #include "planner/what_if/what_if_csv.h"
 #include "planner/what_if/what_if_json.h"
@@ -33,6 +34,8 @@ constexpr const char* kExamples = R"(Examples:
       --budget 500k --price 2.5
   tessera what-if --model mixtral-8x7b --clusters dgx-h100 --devices 256
       --inter-node-bandwidths 0.5x,2x --nics-per-node 4,8 --format json
+  tessera what-if --compare dgx-h100,dgx-h200 --model llama3-70b --devices 64
+  tessera what-if --compare plan.json,metrics.jsonl
 Ctrl-C keeps the points that are done (exit code 1). Exit code 3: no layout fits anywhere, or the
 question has no answer.
 )";
@@ -100,8 +103,12 @@ void ThrowUnlessAnswered(const WhatIfResult& result) {
 void RunWhatIfCommand(const WhatIfOptions& options) {
   CheckWritable(options.json_path, "--json");
   CheckWritable(options.csv_path, "--csv");
+  std::optional<Comparison> comparison;
+  if (!options.compared.empty()) comparison = MakeComparison(options);
   std::vector<std::string> notes;
-  WhatIfRequest request = MakeWhatIfRequest(options, notes);
+  WhatIfRequest request;
+  // A comparison needs no sweep, but may come beside one.
+  if (!comparison || !options.clusters.empty()) request = MakeWhatIfRequest(options, notes);
   request.command = CommandLine();
   for (const std::string& note : notes) Tell(note, options.quiet);
   WhatIfResult result;
@@ -116,6 +123,10 @@ void RunWhatIfCommand(const WhatIfOptions& options) {
     }
     result = RunWhatIf(request, sweep);
     line.End();
+  }
+  if (comparison) {
+    result.summary.insert(result.summary.begin(), comparison->sentence);
+    result.comparison = std::move(comparison);
   }
   Deliver(options, request, result);
   ThrowUnlessAnswered(result);

@@ -76,6 +76,13 @@ void AddRun(CLI::App& command, WhatIfOptions& options) {
       ->group("Run");
 }
 
+void AddComparison(CLI::App& command, WhatIfOptions& options) {
+  AddList(command, "--compare", options.compared,
+          "Hold two steps against each other, term by term: plan files, clusters (with --model), "
+          "or what estimate --format json, train --format json or train --metrics wrote")
+      ->type_name("A,B");
+}
+
 void AddOutput(CLI::App& command, WhatIfOptions& options) {
   command.add_option("--json", options.json_path, "Write the whole result to this file");
   command.add_option("--csv", options.csv_path, "Write a row for each point to this file");
@@ -94,6 +101,7 @@ void AddWhatIfOptions(CLI::App& command, WhatIfOptions& options) {
   AddAxesOfSweep(command, options);
   AddClusterChanges(command, options);
   AddRun(command, options);
+  AddComparison(command, options);
   AddLayoutAndTrainingOptions(command, options.job);
   AddOutput(command, options);
 }

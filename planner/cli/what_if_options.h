@@ -25,6 +25,7 @@ struct WhatIfOptions {
   std::vector<std::string> prices;
   std::optional<double> node_power_factor, power_usage_effectiveness;
   bool finds_margins = true;
+  std::vector<std::string> compared;  // plans, clusters or step reports: two, or none
   // Output.
   std::string format = "table";
   std::string json_path, csv_path;

@@ -101,9 +101,8 @@ void AddGaps(const WhatIfRequest& request, const WhatIfResult& result,
     if (!is_known && !PriceOf(point.job().cluster, request.terms)) unpriced.push_back(name);
   }
   if (num_without > 0) {
-    summary.push_back(Concat(num_without, " of ",
-                             FormatPlural(static_cast<int64_t>(num_done), "point"),
-                             " have no layout that fits."));
+    summary.push_back(Concat("No layout fits at ", num_without, " of ",
+                             FormatPlural(static_cast<int64_t>(num_done), "point"), "."));
   }
   if (request.terms.tokens && !unpriced.empty()) {
     std::string names;

@@ -3,7 +3,6 @@
 
 #include "cost_model/base/check.h"
 #include "planner/repairs.h"
-#include "planner/text_format.h"
 #include "planner/what_if/device_search.h"
 #include "planner/what_if/questions.h"
 #include "planner/what_if/run_text.h"
@@ -31,12 +30,13 @@ const WhatIfPoint* Largest(const Answer& answer, const std::vector<WhatIfPoint>&
 }
 
 // Where no layout fits: the repairs of the largest point.
-void AddRepairs(const WhatIfPoint& point, Answer& answer) {
+void AddRepairs(const WhatIfPoint& point, const RunTerms& terms, Answer& answer) {
   answer.text += Concat(" With ", PlaceText(point), " ", point.found.reason, ".");
   for (const Repair& repair : FindRepairs(point.asked.request)) {
-    answer.unlock.push_back(Concat(repair.change, ": ",
-                                   FormatSeconds(repair.layout.report.step_time_s), " a step on ",
-                                   FormatPlural(repair.num_devices, "device")));
+    cost_model::Job job = point.job();
+    job.num_devices = repair.num_devices;
+    const RunFigures run = EstimateRun(job, repair.layout.report, terms);
+    answer.unlock.push_back(Concat(repair.change, ": ", DaysText(run.Days())));
   }
 }
 
@@ -61,9 +61,9 @@ void AddFaster(const WhatIfRequest& request, const WhatIfPoint& nearest,
     if (least == nullptr || job.num_devices < least->asked.request.job.num_devices) least = &point;
   }
   // Twice the batch is worth telling where it saves devices.
-  const bool saves = best[0] == nullptr || (best[1] != nullptr &&
-                                            best[1]->asked.request.job.num_devices <
-                                                best[0]->asked.request.job.num_devices);
+  const bool saves =
+      best[0] == nullptr || (best[1] != nullptr && best[1]->asked.request.job.num_devices <
+                                                       best[0]->asked.request.job.num_devices);
   if (!saves) best[1] = nullptr;
   for (const SearchedPoint* point : best) {
     if (point == nullptr) continue;
@@ -81,7 +81,7 @@ void AddUnlocks(const WhatIfRequest& request, const std::vector<WhatIfPoint>& po
   if (answer.is_feasible) return;
   if (!answer.point) {
     const WhatIfPoint* largest = Largest(answer, points);
-    if (largest != nullptr && !largest->found.best) AddRepairs(*largest, answer);
+    if (largest != nullptr && !largest->found.best) AddRepairs(*largest, request.terms, answer);
     return;
   }
   const auto nearest = std::find_if(points.begin(), points.end(), [&](const WhatIfPoint& point) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/what_if/comparison.h"
 #include "planner/what_if/economics.h"
 #include "planner/what_if/sweep.h"
 
@@ -97,6 +98,7 @@ struct WhatIfResult {
   std::vector<Crossover> crossovers;
   std::vector<ScalingCurve> scalings;
   std::vector<Detail> details;
+  std::optional<Comparison> comparison;
 };
 
 WhatIfResult RunWhatIf(const WhatIfRequest& request, const SweepOptions& options);

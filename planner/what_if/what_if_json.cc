@@ -8,6 +8,7 @@
 #include "planner/result_json.h"
 #include "planner/what_if/assumptions_json.h"
 #include "planner/what_if/sections_json.h"
+#include "planner/what_if/step_report_json.h"
 
 namespace tessera::planner {
 namespace {
@@ -116,6 +117,7 @@ ordered_json WhatIfToJson(const WhatIfRequest& request, const WhatIfResult& resu
   document["margins"] = MarginsToJson(result.margins);
   document["crossovers"] = CrossoversToJson(result.crossovers);
   document["scaling"] = ScalingsToJson(result.scalings);
+  if (result.comparison) document["comparison"] = ComparisonToJson(*result.comparison);
   document["details"] = DetailsToJson(result.details);
   document["assumptions"] = AssumptionsToJson(request);
   document["formulas"] = FormulasToJson();

@@ -144,6 +144,7 @@ std::string WhatIfText(const WhatIfRequest& request, const WhatIfResult& result)
   if (!result.frontier.empty()) {
     text += "*: no other point takes both no longer and no more money\n\n";
   }
+  if (result.comparison) text += ComparisonText(*result.comparison);
   for (const std::string& sentence : result.summary) text += WrapText(sentence, "  - ");
   return text;
 }

@@ -159,7 +159,7 @@ TEST_F(WhatIfCommandTest, ImpossibleQuestionsAreAnswersWithAWayOut) {
     const char* unlock;
   };
   for (const Case& test :
-       {Case{"--devices 8,16 --tokens 300B --within 10d", "takes", "more time"},
+       {Case{"--devices 8,16 --tokens 300B --within 2d", "takes", "more time"},
         Case{"--devices 8,16 --tokens 300B --budget 100 --price 2", "costs", "budget of"}}) {
     const CommandResult result =
         RunCommand(std::string("what-if --model gpt3-1.3b --clusters dgx-h100 --global-batch-size "
@@ -232,6 +232,43 @@ TEST_F(WhatIfCommandTest, AnUnwritablePathIsToldBeforeTheSweepAndLeavesNothing) 
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("all.json")));
   std::filesystem::create_directory(folder_.Path("folder"));
   Refused("--csv folder", {"--csv", "folder"});
+}
+
+TEST_F(WhatIfCommandTest, ComparesPlansClustersAndMeasurementsTermByTerm) {
+  RunWell(
+      "plan --model gpt3-1.3b --cluster dgx-h100 --devices 8 --global-batch-size 64 --out "
+      "plan.json",
+      folder_);
+  folder_.Write("metrics.jsonl",
+                "{\"step\":1,\"loss\":5,\"step_time_s\":9,\"forward_s\":1}\n"
+                "{\"step\":2,\"loss\":5,\"step_time_s\":2,\"forward_s\":1}\n");
+  for (const char* flags :
+       {"--compare plan.json,metrics.jsonl",
+        "--compare dgx-h100,dgx-a100-80gb --model gpt3-1.3b --devices 8 --global-batch-size 64",
+        "--compare plan.json,dgx-h100 --model gpt3-1.3b --devices 8 --global-batch-size 64"}) {
+    SCOPED_TRACE(flags);
+    const nlohmann::json comparison =
+        RunForJson(std::string("what-if ") + flags, folder_)["comparison"];
+    double sum_s = 0;
+    for (const nlohmann::json& term : comparison["terms"]) {
+      EXPECT_EQ(term["difference"], term["b"].get<double>() - term["a"].get<double>());
+      sum_s += term["difference"].get<double>();
+    }
+    const double step_s =
+        comparison["b"]["step_time_s"].get<double>() - comparison["a"]["step_time_s"].get<double>();
+    EXPECT_NEAR(sum_s, step_s, 1e-9);
+    if (std::string(flags).find("plan.json,dgx") != std::string::npos) {
+      EXPECT_NEAR(step_s, 0, 1e-12);  // the plan is the best layout there
+    }
+  }
+  const auto refused = [&](const char* flags, const std::vector<std::string>& words) {
+    ExpectRefusal(std::string("what-if ") + flags, base::kExitWrongInput, words, folder_);
+  };
+  refused("--compare plan.json", {"--compare", "two"});
+  refused("--compare plan.json,nothing.json", {"nothing.json"});
+  refused("--compare plan.json,dgx-h100", {"--model"});
+  folder_.Write("other.json", "{\"a\": 1}");
+  refused("--compare plan.json,other.json", {"other.json"});
 }
 
 TEST_F(WhatIfCommandTest, CtrlCKeepsThePointsThatAreDone) {
