@@ -116,15 +116,26 @@ SharedStageRun OnSharedClock(const std::vector<spec::TimedAction>& actions,
   return run;
 }
 
+spec::PipelineTimeline Simulate(const spec::ParallelSpec& parallel, const PipelineCosts& pipeline,
+                                int64_t num_microbatches) {
+  spec::PipelineTimeline timeline;
+  SimulatePipeline(spec::MakeSchedule(parallel, static_cast<int>(num_microbatches)), pipeline,
+                   &timeline);
+  return timeline;
+}
+
+SharedClock ClockOf(const Job& job, const spec::ParallelSpec& parallel,
+                    const spec::PipelineTimeline& timeline) {
+  return {timeline, job.num_devices / parallel.pipeline_parallel_size,
+          job.cluster.shared_compute_units};
+}
+
 // By stage. How many stages compute at the same time is seen in the timeline alone.
 std::vector<SharedStageRun> PlayOnSharedCores(const Job& job, const spec::ParallelSpec& parallel,
                                               const PipelineCosts& pipeline,
                                               int64_t num_microbatches) {
-  spec::PipelineTimeline timeline;
-  SimulatePipeline(spec::MakeSchedule(parallel, static_cast<int>(num_microbatches)), pipeline,
-                   &timeline);
-  const SharedClock clock(timeline, job.num_devices / parallel.pipeline_parallel_size,
-                          job.cluster.shared_compute_units);
+  const spec::PipelineTimeline timeline = Simulate(parallel, pipeline, num_microbatches);
+  const SharedClock clock = ClockOf(job, parallel, timeline);
   std::vector<SharedStageRun> runs;
   for (const std::vector<spec::TimedAction>& actions : timeline.by_stage) {
     runs.push_back(OnSharedClock(actions, clock));
@@ -182,6 +193,12 @@ double Latest(const std::vector<double>& times_s) {
   return *std::max_element(times_s.begin(), times_s.end());
 }
 
+double MessageSeconds(const spec::Action& send, const PipelineCosts& pipeline) {
+  return send.kind == spec::ActionKind::kSendForward
+             ? pipeline.forward_transfer_s[send.virtual_stage]
+             : pipeline.backward_transfer_s[send.virtual_stage - 1];
+}
+
 }  // namespace
 
 double Oversubscription(const JobCosts& costs) {
@@ -226,6 +243,31 @@ PipelineRun RunPipelineFast(const JobCosts& costs, const spec::ParallelSpec& par
   run.makespan_without_transfers_s *= stretch;
   for (double& end_s : run.finish_s) end_s *= stretch;
   return run;
+}
+
+spec::PipelineTimeline PlayPipeline(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                                    const StepParts& parts) {
+  const PipelineCosts pipeline = MakePipelineCosts(parts, parallel);
+  spec::PipelineTimeline timeline = Simulate(parallel, pipeline, parts.num_microbatches);
+  for (std::vector<spec::TimedAction>& actions : timeline.by_stage) {
+    for (spec::TimedAction& timed : actions) {
+      if (!spec::IsSend(timed.action.kind)) continue;
+      timed.end_s = std::max(timed.end_s, timed.start_s + MessageSeconds(timed.action, pipeline));
+    }
+  }
+  if (!LacksCores(costs)) return timeline;
+  const SharedClock clock = ClockOf(costs.job(), parallel, timeline);
+  // Of long pipelines RunPipeline reads the end off a line through two shorter ones.
+  const double makespan_s = Latest(StageEnds(costs, parallel, parts, pipeline).end_s);
+  const double scale = makespan_s / clock.At(timeline.makespan_s);
+  for (std::vector<spec::TimedAction>& actions : timeline.by_stage) {
+    for (spec::TimedAction& timed : actions) {
+      timed.start_s = scale * clock.At(timed.start_s);
+      timed.end_s = scale * clock.At(timed.end_s);
+    }
+  }
+  timeline.makespan_s = makespan_s;
+  return timeline;
 }
 
 }  // namespace tessera::cost_model

@@ -32,4 +32,9 @@ PipelineRun RunPipeline(const JobCosts& costs, const spec::ParallelSpec& paralle
 PipelineRun RunPipelineFast(const JobCosts& costs, const spec::ParallelSpec& parallel,
                             const StepParts& parts);
 
+// When each action of the pipeline runs. A send lasts until its message arrives. Stages end as in
+// RunPipeline.
+spec::PipelineTimeline PlayPipeline(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                                    const StepParts& parts);
+
 }  // namespace tessera::cost_model

@@ -23,42 +23,13 @@ int BusiestStage(const StepParts& parts, const spec::ParallelSpec& parallel) {
   return busiest;
 }
 
-// Seconds from the end of the pipeline until every stage has reduced its gradients.
-double ReductionTail(const JobCosts& costs, const spec::ParallelSpec& parallel,
-                     const StepParts& parts, const PipelineRun& run) {
-  const bool overlaps = OverlapsReduction(costs, parallel);
-  const double slowdown = Oversubscription(costs);
-  double end_s = run.makespan_s;
-  for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
-    const UpdateCost& update = parts.updates[stage];
-    const BlockCost cost = PipelineStageCost(parts, parallel, stage);
-    // Gradients are complete as the last pass that adds to them gets there.
-    const double window_s = parallel.schedule == spec::ScheduleKind::kZeroBubbleH1
-                                ? cost.backward_weight_s
-                                : cost.Backward();
-    const double exposed_s = ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets,
-                                                 window_s, overlaps, OverlapSlowdown(costs)) +
-                             update.tied_comm_s + update.tensor_comm_s;
-    end_s = std::max(end_s, run.finish_s[stage] + slowdown * exposed_s);
-  }
-  return end_s - run.makespan_s;
-}
-
-// The update that takes longest after the norm, its gathering of parameters as far as the next
-// step's first forward pass does not hide it.
+// The update that takes longest after the norm.
 UpdateCost SlowestAfterNorm(const JobCosts& costs, const spec::ParallelSpec& parallel,
                             const StepParts& parts) {
-  const bool overlaps =
-      parallel.overlap_param_gather && costs.job().cluster.shared_compute_units == 0;
   UpdateCost slowest;
   double longest_s = -1;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
-    UpdateCost update = parts.updates[stage];
-    if (overlaps) {
-      update.gather_comm_s = ExposedPartsSeconds(
-          update.gather_comm_s, update.num_buckets,
-          PipelineStageCost(parts, parallel, stage).Forward(), overlaps, OverlapSlowdown(costs));
-    }
+    const UpdateCost update = ExposedUpdate(costs, parallel, parts, stage);
     if (update.AfterNorm() <= longest_s) continue;
     longest_s = update.AfterNorm();
     slowest = update;
@@ -67,6 +38,42 @@ UpdateCost SlowestAfterNorm(const JobCosts& costs, const spec::ParallelSpec& par
 }
 
 }  // namespace
+
+double ExposedReductionSeconds(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                               const StepParts& parts, int stage) {
+  const UpdateCost& update = parts.updates[stage];
+  const BlockCost cost = PipelineStageCost(parts, parallel, stage);
+  // Gradients are complete as the last pass that adds to them gets there.
+  const double window_s = parallel.schedule == spec::ScheduleKind::kZeroBubbleH1
+                              ? cost.backward_weight_s
+                              : cost.Backward();
+  const double exposed_s =
+      ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets, window_s,
+                          OverlapsReduction(costs, parallel), OverlapSlowdown(costs)) +
+      update.tied_comm_s + update.tensor_comm_s;
+  return Oversubscription(costs) * exposed_s;
+}
+
+double ReductionEnd(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                    const StepParts& parts, const PipelineRun& run) {
+  double end_s = run.makespan_s;
+  for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
+    end_s = std::max(end_s,
+                     run.finish_s[stage] + ExposedReductionSeconds(costs, parallel, parts, stage));
+  }
+  return end_s;
+}
+
+UpdateCost ExposedUpdate(const JobCosts& costs, const spec::ParallelSpec& parallel,
+                         const StepParts& parts, int stage) {
+  UpdateCost update = parts.updates[stage];
+  if (parallel.overlap_param_gather && costs.job().cluster.shared_compute_units == 0) {
+    update.gather_comm_s = ExposedPartsSeconds(update.gather_comm_s, update.num_buckets,
+                                               PipelineStageCost(parts, parallel, stage).Forward(),
+                                               true, OverlapSlowdown(costs));
+  }
+  return update;
+}
 
 spec::TimeBreakdown AccountStep(const JobCosts& costs, const spec::ParallelSpec& parallel,
                                 const StepParts& parts, const PipelineRun& run) {
@@ -88,7 +95,7 @@ spec::TimeBreakdown AccountStep(const JobCosts& costs, const spec::ParallelSpec&
   time.ep_comm_s = comm.expert_s;
   time.bubble_s = std::max(0.0, pipeline_s - work.Forward() - work.Backward());
   time.pp_comm_s = run.makespan_s - pipeline_s;
-  time.dp_comm_s = comm.data_s + ReductionTail(costs, parallel, parts, run);
+  time.dp_comm_s = comm.data_s + ReductionEnd(costs, parallel, parts, run) - run.makespan_s;
   const UpdateCost slowest = SlowestAfterNorm(costs, parallel, parts);
   time.dp_comm_s += slowdown * slowest.gather_comm_s;
   time.optimizer_s = slowdown * slowest.optimizer_s;

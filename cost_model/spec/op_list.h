@@ -109,8 +109,27 @@ struct StageActivationBytes {
 StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                        const ParallelSpec& parallel, const VirtualStage& stage);
 
-// Peak over the actions of one pipeline stage: what other micro-batches keep plus what the running
-// one holds. `by_chunk` is indexed by chunk, virtual stage = chunk * num_stages + stage.
+// Plays the actions of one pipeline stage and keeps count of the activations that they hold.
+// `by_chunk`, which must outlive it, is indexed by chunk, virtual stage = chunk * num_stages +
+// stage.
+class ActivationLedger {
+ public:
+  ActivationLedger(int num_stages, const std::vector<StageActivationBytes>& by_chunk)
+      : num_stages_(num_stages), by_chunk_(by_chunk) {}
+
+  // The most that is held while the action runs: what other micro-batches keep plus what the
+  // running one holds. [bytes]
+  int64_t Run(const Action& action);
+  // Kept after the actions so far. [bytes]
+  int64_t held_bytes() const { return held_bytes_; }
+
+ private:
+  int num_stages_;
+  const std::vector<StageActivationBytes>& by_chunk_;
+  int64_t held_bytes_ = 0;
+};
+
+// Peak over the actions of one pipeline stage.
 int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,
                             const std::vector<StageActivationBytes>& by_chunk);
 

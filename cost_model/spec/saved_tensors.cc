@@ -221,29 +221,41 @@ StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpe
           .weight_operand_bytes = operand_bytes};
 }
 
+int64_t ActivationLedger::Run(const Action& action) {
+  if (IsTransfer(action.kind)) return held_bytes_;
+  const StageActivationBytes& bytes = by_chunk_.at(action.virtual_stage / num_stages_);
+  int64_t most_bytes = 0;
+  switch (action.kind) {
+    case ActionKind::kForward:
+      most_bytes = held_bytes_ + bytes.working_bytes;
+      held_bytes_ += bytes.saved_bytes;
+      break;
+    case ActionKind::kBackward:
+      held_bytes_ -= bytes.saved_bytes;
+      most_bytes = held_bytes_ + bytes.working_bytes;
+      break;
+    case ActionKind::kBackwardInput: {
+      // Layer by layer, operands of weight gradients take the place of what was saved.
+      held_bytes_ -= bytes.saved_bytes;
+      const int64_t recomputed_bytes = bytes.working_bytes - bytes.saved_bytes;
+      most_bytes = held_bytes_ +
+                   std::max(bytes.working_bytes, bytes.weight_operand_bytes + recomputed_bytes);
+      held_bytes_ += bytes.weight_operand_bytes;
+      break;
+    }
+    default:
+      most_bytes = held_bytes_;
+      held_bytes_ -= bytes.weight_operand_bytes;
+      break;
+  }
+  return most_bytes;
+}
+
 int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,
                             const std::vector<StageActivationBytes>& by_chunk) {
-  int64_t saved_bytes = 0;
+  ActivationLedger ledger(num_stages, by_chunk);
   int64_t peak_bytes = 0;
-  for (const Action& action : actions) {
-    const StageActivationBytes& bytes = by_chunk.at(action.virtual_stage / num_stages);
-    if (action.kind == ActionKind::kForward) {
-      peak_bytes = std::max(peak_bytes, saved_bytes + bytes.working_bytes);
-      saved_bytes += bytes.saved_bytes;
-    } else if (action.kind == ActionKind::kBackward) {
-      saved_bytes -= bytes.saved_bytes;
-      peak_bytes = std::max(peak_bytes, saved_bytes + bytes.working_bytes);
-    } else if (action.kind == ActionKind::kBackwardInput) {
-      // Layer by layer, operands of weight gradients take the place of what was saved.
-      saved_bytes -= bytes.saved_bytes;
-      const int64_t recomputed_bytes = bytes.working_bytes - bytes.saved_bytes;
-      peak_bytes = std::max({peak_bytes, saved_bytes + bytes.working_bytes,
-                             saved_bytes + bytes.weight_operand_bytes + recomputed_bytes});
-      saved_bytes += bytes.weight_operand_bytes;
-    } else if (action.kind == ActionKind::kBackwardWeight) {
-      saved_bytes -= bytes.weight_operand_bytes;
-    }
-  }
+  for (const Action& action : actions) peak_bytes = std::max(peak_bytes, ledger.Run(action));
   return peak_bytes;
 }
 

@@ -30,6 +30,7 @@ class PipelineRunner : public StageRunner {
   void Forward(const spec::Action& action) override;
   void Backward(const spec::Action& action) override;
   void Exchange(std::span<const spec::Action> transfers) override;
+  int64_t HeldBytes() const override { return context_.pool.live_bytes(); }
 
   // Times since the last call.
   PassTimes TakeTimes() { return std::exchange(times_, {}); }

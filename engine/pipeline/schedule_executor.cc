@@ -40,17 +40,19 @@ void Run(std::span<const spec::Action> call, StageRunner& runner) {
 
 }  // namespace
 
-std::vector<spec::TimedAction> ExecuteSchedule(const std::vector<spec::Action>& actions,
-                                               StageRunner& runner,
-                                               PipelineClock::time_point origin) {
-  std::vector<spec::TimedAction> timeline;
-  timeline.reserve(actions.size());
-  while (timeline.size() < actions.size()) {
-    const std::span<const spec::Action> call = OneCall(actions, timeline.size());
+spec::RankTimeline ExecuteSchedule(const std::vector<spec::Action>& actions, StageRunner& runner,
+                                   PipelineClock::time_point origin) {
+  spec::RankTimeline timeline;
+  timeline.actions.reserve(actions.size());
+  timeline.memory.push_back({SecondsSince(origin), runner.HeldBytes()});
+  while (timeline.actions.size() < actions.size()) {
+    const std::span<const spec::Action> call = OneCall(actions, timeline.actions.size());
     const double start_s = SecondsSince(origin);
     Run(call, runner);
     const double end_s = SecondsSince(origin);
-    for (const spec::Action& action : call) timeline.push_back({action, start_s, end_s});
+    for (const spec::Action& action : call) timeline.actions.push_back({action, start_s, end_s});
+    if (!spec::IsTransfer(call.front().kind))
+      timeline.memory.push_back({end_s, runner.HeldBytes()});
   }
   return timeline;
 }

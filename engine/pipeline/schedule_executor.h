@@ -23,14 +23,17 @@ class StageRunner {
   // complete before its receive as long as the tensor sent stays untouched until then. The peer of
   // a transfer is the stage of spec::CounterpartOf(transfer).
   virtual void Exchange(std::span<const spec::Action> transfers) = 0;
+
+  // Device memory that the rank holds now.
+  virtual int64_t HeldBytes() const = 0;
 };
 
 using PipelineClock = std::chrono::steady_clock;
 
 // Calls `runner` for every action in order, once for each exchange. Returns when each action ran,
-// in seconds since `origin`; the transfers of one exchange share its time.
-std::vector<spec::TimedAction> ExecuteSchedule(
-    const std::vector<spec::Action>& actions, StageRunner& runner,
-    PipelineClock::time_point origin = PipelineClock::now());
+// in seconds since `origin`, and what was held before the first and after each pass; the transfers
+// of one exchange share its time.
+spec::RankTimeline ExecuteSchedule(const std::vector<spec::Action>& actions, StageRunner& runner,
+                                   PipelineClock::time_point origin = PipelineClock::now());
 
 }  // namespace tessera::engine

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,10 @@ class MemoryPool {
   Buffer AllocateF32(MemoryKind kind, int64_t elements);
   Buffer AllocateI32(MemoryKind kind, int64_t elements);
 
+  // Of all kinds together.
+  int64_t live_bytes() const {
+    return std::accumulate(live_bytes_.begin(), live_bytes_.end(), int64_t{0});
+  }
   int64_t peak_bytes(MemoryKind kind) const { return peak_bytes_[static_cast<size_t>(kind)]; }
 
  private:

@@ -5,7 +5,6 @@
 
 #include "cost_model/base/check.h"
 #include "engine/optimizer/gradient_reduction.h"
-#include "engine/pipeline/stopwatch.h"
 
 namespace tessera::engine {
 namespace {
@@ -35,6 +34,30 @@ void CheckFinite(const StepResult& result) {
                                    result.loss, ", gradient norm ", result.grad_norm,
                                    "; the step was not applied"));
 }
+
+// Times what follows the pipeline, phase by phase.
+class PhaseTimer {
+ public:
+  PhaseTimer(PipelineClock::time_point origin, std::vector<spec::TimedPhase>& phases)
+      : origin_(origin), phases_(phases) {}
+
+  // Seconds that `work` took.
+  template <typename Work>
+  double Run(spec::PhaseKind kind, Work&& work) {
+    const double start_s = Now();
+    work();
+    phases_.push_back({kind, start_s, Now()});
+    return phases_.back().end_s - start_s;
+  }
+
+  double Now() const {
+    return std::chrono::duration<double>(PipelineClock::now() - origin_).count();
+  }
+
+ private:
+  PipelineClock::time_point origin_;
+  std::vector<spec::TimedPhase>& phases_;
+};
 
 double ClipFactor(double norm, double clip) {
   return clip > 0 && norm > clip ? clip / (norm + kClipEpsilon) : 1.0;
@@ -72,43 +95,43 @@ RankTrainer::RankTrainer(const spec::Plan& plan, Communicator& world, const Samp
 }
 
 StepResult RankTrainer::Step(bool stop_requested) {
-  const Stopwatch step_watch;
+  using spec::PhaseKind;
+  const auto origin = PipelineClock::now();
   StepResult result{.step = step_ + 1};
-  backend_->Fill(store_.gradients(), store_.layout().num_elements, 0.0F);
-  timeline_ = ExecuteSchedule(actions_, runner_);
-
-  const Stopwatch reduce_watch;
-  ReduceGradients(context_, store_);
-  result.time.dp_comm_s = reduce_watch.seconds();
-
+  std::vector<spec::TimedPhase> phases;
+  PhaseTimer timer(origin, phases);
+  timer.Run(PhaseKind::kOther,
+            [&] { backend_->Fill(store_.gradients(), store_.layout().num_elements, 0.0F); });
+  timeline_ = ExecuteSchedule(actions_, runner_, origin);
+  result.time.dp_comm_s =
+      timer.Run(PhaseKind::kReduceGradients, [&] { ReduceGradients(context_, store_); });
+  StepSums sums{.loss_sum = TakeLossSum(), .num_stop_requests = stop_requested ? 1 : 0};
+  timer.Run(PhaseKind::kOther, [&] { sums.squared_norm = optimizer_.LocalSquaredNorm(); });
   // All stages meet here: the first to be done waits for the slowest.
   const double blocked_before_s = groups_.world.blocked_s();
-  const StepSums sums = SumOverRanks({.loss_sum = TakeLossSum(),
-                                      .squared_norm = optimizer_.LocalSquaredNorm(),
-                                      .num_stop_requests = stop_requested ? 1 : 0});
+  timer.Run(PhaseKind::kWait, [&] { sums = SumOverRanks(sums); });
   result.time.bubble_s = groups_.world.blocked_s() - blocked_before_s;
   result.loss = sums.loss_sum / static_cast<double>(plan_.training.global_batch_size *
                                                     plan_.training.sequence_length);
   result.grad_norm = std::sqrt(sums.squared_norm);
   result.stop = sums.num_stop_requests > 0;
   CheckFinite(result);
-
-  const Stopwatch optimizer_watch;
   result.lr = spec::LearningRate(plan_.training.optimizer, result.step, plan_.training.steps);
-  optimizer_.Step(plan_.training.optimizer, result.lr,
-                  ClipFactor(result.grad_norm, plan_.training.optimizer.clip_grad), result.step);
-  result.time.optimizer_s = optimizer_watch.seconds();
-  const Stopwatch gather_watch;
-  GatherWeights(context_, store_);
-  result.time.dp_comm_s += gather_watch.seconds();
+  result.time.optimizer_s = timer.Run(PhaseKind::kOptimizer, [&] {
+    optimizer_.Step(plan_.training.optimizer, result.lr,
+                    ClipFactor(result.grad_norm, plan_.training.optimizer.clip_grad), result.step);
+  });
+  result.time.dp_comm_s +=
+      timer.Run(PhaseKind::kGatherParameters, [&] { GatherWeights(context_, store_); });
 
   const PassTimes passes = runner_.TakeTimes();
   result.time.forward_s = passes.forward_s;
   result.time.backward_s = passes.backward_s;
   result.time.tp_comm_s = passes.tensor_comm_s;
   result.time.bubble_s += passes.pipeline_wait_s;
-  result.step_time_s = step_watch.seconds();
+  result.step_time_s = timer.Now();
   result.time.other_s = result.step_time_s - result.time.Total();
+  timeline_.phases = std::move(phases);
   ++step_;
   consumed_samples_ += plan_.training.global_batch_size;
   result.consumed_samples = consumed_samples_;

@@ -50,8 +50,8 @@ class RankTrainer {
 
   // Bytes measured so far; buffers are the peak of the workspace.
   spec::StageMemory MeasuredMemory() const;
-  // The actions of the last step.
-  const std::vector<spec::TimedAction>& last_timeline() const { return timeline_; }
+  // What the last step was made of.
+  const spec::RankTimeline& last_timeline() const { return timeline_; }
 
   const spec::RankCoord& coord() const { return groups_.coord; }
   const ParameterStore& store() const { return store_; }
@@ -80,7 +80,7 @@ class RankTrainer {
   BatchLoader loader_;
   PipelineRunner runner_;
   std::vector<spec::Action> actions_;
-  std::vector<spec::TimedAction> timeline_;
+  spec::RankTimeline timeline_;
   int64_t step_ = 0;
   int64_t consumed_samples_ = 0;
 };

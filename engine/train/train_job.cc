@@ -16,7 +16,7 @@
 #include "engine/train/engine_limits.h"
 #include "engine/train/machine_profile.h"
 #include "engine/train/run_report.h"
-#include "engine/train/trace_json.h"
+#include "engine/train/trace.h"
 
 namespace tessera::engine {
 namespace {

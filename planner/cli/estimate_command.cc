@@ -3,6 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/base/error.h"
+#include "cost_model/spec/file_write.h"
+#include "cost_model/spec/trace_json.h"
+#include "cost_model/step_timeline.h"
 #include "planner/answer_text.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/emit_options.h"
@@ -24,13 +27,36 @@ constexpr const char* kExamples = R"(Examples:
       --sequence-parallel true --emit megatron > arguments.txt
   tessera estimate --model llama3-8b --cluster dgx-h100 --tp 4 --dp 2 --recompute full --format json
   tessera estimate --model llama2-13b --cluster dgx-a100-80gb --tp 2 --pp 2 --dp 2 --memory
+  tessera estimate --model llama3-8b --cluster dgx-h100 --pp 4 --dp 2 --trace predicted.json
 )";
 
 struct EstimateOptions {
   JobOptions job;
   OutputOptions output;
   bool shows_memory = false;
+  std::string trace_path;
+  std::string measured_trace_path;
 };
+
+// The predicted step, beside a measured one if there is one.
+void WriteTrace(cost_model::JobCosts& costs, const spec::ParallelSpec& parallel,
+                const EstimateOptions& options) {
+  const std::string& measured = options.measured_trace_path;
+  const std::string measured_events = measured.empty() ? "" : spec::LoadTraceEvents(measured);
+  std::vector<spec::TraceProcess> processes;
+  for (spec::RankTimeline& timeline : cost_model::PredictTimelines(costs, parallel)) {
+    const auto stage = static_cast<int>(processes.size());
+    processes.push_back({.name = base::Concat("predicted stage ", stage),
+                         .is_predicted = true,
+                         .rank = stage,
+                         .pipeline_stage = stage,
+                         .timeline = std::move(timeline)});
+  }
+  spec::WriteFileAtomically(options.trace_path, spec::TraceText(processes, measured_events));
+  Tell(base::Concat("trace written to ", options.trace_path,
+                    "; open it in ui.perfetto.dev or chrome://tracing"),
+       options.output.quiet);
+}
 
 void PrintText(const Request& request, const RankedLayout& layout,
                const std::vector<spec::Violation>& violations, const std::vector<Repair>& repairs) {
@@ -90,6 +116,7 @@ void RunEstimate(const EstimateOptions& options) {
   }
   if (!price.violations.empty()) throw base::InfeasibleError(WhyInfeasible(price.violations));
   WriteChosenPlan(request, layout, options.output);
+  if (!options.trace_path.empty()) WriteTrace(costs, parallel, options);
   if (emission) DeliverEmission(*emission, output);
 }
 
@@ -102,6 +129,14 @@ void AddEstimateCommand(CLI::App& app) {
   AddOutputOptions(*command, options->output);
   command->add_flag("--memory", options->shows_memory,
                     "The fullest stage's memory term by term, and a layer tensor by tensor");
+  CLI::Option* trace =
+      command->add_option("--trace", options->trace_path,
+                          "Write the simulated step as a Chrome/Perfetto trace here: a process for "
+                          "each pipeline stage, its memory as a counter");
+  command
+      ->add_option("--trace-measured", options->measured_trace_path,
+                   "A trace that tessera train wrote: its events go into the same file")
+      ->needs(trace);
   command->footer(kExamples);
   command->callback([options] { RunEstimate(*options); });
 }

@@ -32,7 +32,7 @@ struct RankOutcome {
   spec::RankCoord coord;
   spec::StageMemory memory;
   std::vector<base::OpRecord> records;
-  std::vector<spec::TimedAction> timeline;
+  spec::RankTimeline timeline;
   std::vector<spec::ParameterSpec> parameters;
   std::vector<spec::LocalSlice> slices;
 };
@@ -148,8 +148,10 @@ TEST_P(ConformanceTest, EngineDoesWhatWasPredicted) {
     EXPECT_EQ(rank.memory.activations_bytes, predicted[stage].activations_bytes);
 
     const std::vector<spec::Action>& actions = schedule.actions_by_stage[stage];
-    ASSERT_EQ(rank.timeline.size(), actions.size());
-    for (size_t i = 0; i < actions.size(); ++i) ASSERT_EQ(rank.timeline[i].action, actions[i]);
+    ASSERT_EQ(rank.timeline.actions.size(), actions.size());
+    for (size_t i = 0; i < actions.size(); ++i) {
+      ASSERT_EQ(rank.timeline.actions[i].action, actions[i]);
+    }
 
     // The step begins by clearing the gradients and ends with reductions and the update.
     const std::vector<base::OpRecord> planned = PlannedOps(plan(), stages, actions);

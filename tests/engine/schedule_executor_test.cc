@@ -93,6 +93,8 @@ class CountingRunner : public StageRunner {
     }
   }
 
+  int64_t HeldBytes() const override { return 0; }
+
   const std::vector<Action>& executed() const { return executed_; }
 
  private:
@@ -124,7 +126,7 @@ PipelineRun RunOnThreads(const PipelineSchedule& schedule, std::chrono::millisec
       stages.emplace_back([&, stage] {
         try {
           run.timeline.by_stage[stage] =
-              ExecuteSchedule(schedule.actions_by_stage[stage], runners[stage], origin);
+              ExecuteSchedule(schedule.actions_by_stage[stage], runners[stage], origin).actions;
         } catch (const std::runtime_error& error) {
           failures[stage] = error.what();
         }
@@ -196,6 +198,7 @@ class CallRecorder : public StageRunner {
     Note({&action, 1});
   }
   void Exchange(std::span<const Action> transfers) override { Note(transfers); }
+  int64_t HeldBytes() const override { return static_cast<int64_t>(calls_.size()); }
   const std::vector<std::string>& calls() const { return calls_; }
 
  private:
@@ -212,11 +215,21 @@ TEST(ScheduleExecutorTest, AnExchangeIsOneCall) {
               ElementsAre("0F0", "0SF0", "0F1", "[0SF1 0RB0]", "0B0", "0RB1", "0B1"));
 }
 
+TEST(ScheduleExecutorTest, NotesWhatIsHeldBeforeTheFirstAndAfterEachPass) {
+  CallRecorder recorder;  // holds a byte for each call so far
+  const spec::RankTimeline timeline =
+      ExecuteSchedule(spec::MakeOneForwardOneBackward(2, 2).actions_by_stage[0], recorder);
+  std::vector<int64_t> held;
+  for (const spec::MemorySample& sample : timeline.memory) held.push_back(sample.num_bytes);
+  EXPECT_THAT(held, ElementsAre(0, 1, 3, 5, 7));
+}
+
 TEST(ScheduleExecutorTest, TheTimelineIsMeasuredFromTheOrigin) {
   CallRecorder recorder;
   const auto origin = PipelineClock::now() - std::chrono::seconds(100);
   const std::vector<spec::TimedAction> timeline =
-      ExecuteSchedule(spec::MakeOneForwardOneBackward(2, 2).actions_by_stage[0], recorder, origin);
+      ExecuteSchedule(spec::MakeOneForwardOneBackward(2, 2).actions_by_stage[0], recorder, origin)
+          .actions;
   double previous_s = 100;
   for (const spec::TimedAction& timed : timeline) {
     // It shares the exchange, and so the time, of the send before it.

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cost_model/base/check.h"
 #include "tests/integration/small_job.h"
+#include "tests/integration/trace_check.h"
 
 namespace tessera::testing {
 namespace {
@@ -93,6 +95,26 @@ TEST_F(EstimateCommandTest, FullRecomputationRaisesHardwareFlopsByAThirdAtMost) 
   EXPECT_LE(full["hfu"].get<double>(), 4.0 / 3 * full["mfu"].get<double>());
   EXPECT_GT(full["step_time_s"], none["step_time_s"]);
   EXPECT_LT(full["memory"]["peak_bytes"], none["memory"]["peak_bytes"]);
+}
+
+TEST_F(EstimateCommandTest, TheTraceEndsWithTheStep) {
+  for (const char* layout : {"--pp 4 --dp 2", "--pp 4 --vpp 2 --schedule interleaved --tp 2",
+                             "--pp 4 --dp 2 --schedule zb-h1", "--tp 8"}) {
+    const nlohmann::json row =
+        RunForJson(base::Concat("estimate --model gpt3-1.3b --cluster dgx-a100-80gb --devices 8 "
+                                "--global-batch-size 64 --trace trace.json ",
+                                layout),
+                   folder_);
+    const auto trace = nlohmann::json::parse(folder_.Read("trace.json"));
+    ExpectValidTrace(trace);
+    double end_s = 0;
+    for (int stage = 0; stage < row["layout"]["pipeline_parallel_size"]; ++stage) {
+      end_s =
+          std::max(end_s, EndOf(EventsOfProcess(trace, base::Concat("predicted stage ", stage))));
+    }
+    const double step_time_s = row["step_time_s"];
+    EXPECT_NEAR(end_s, step_time_s, 1e-9 * step_time_s) << layout;
+  }
 }
 
 TEST_F(EstimateCommandTest, TablePrintsTheFormulaBehindTheUtilisation) {

@@ -2,12 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <set>
 
+#include "cost_model/base/check.h"
 #include "tests/integration/small_job.h"
+#include "tests/integration/trace_check.h"
 
 namespace tessera::testing {
 namespace {
@@ -136,27 +140,40 @@ TEST_F(TrainCommandTest, ProgressTellsTheFirstAndTheLastStep) {
 
 TEST_F(TrainCommandTest, TraceHoldsEveryPassOfThePlanOnEveryRank) {
   const auto trace = nlohmann::json::parse(folder_->Read("trace.json"));
-  std::array<int, kNumRanks> num_passes{};
-  std::array<int, kNumRanks> num_names{};
-  for (const nlohmann::json& event : trace.at("traceEvents")) {
-    const int rank = event.at("pid");
-    ASSERT_LT(rank, kNumRanks);
-    if (event.at("ph") == "M") {
-      ++num_names[static_cast<size_t>(rank)];
-      continue;
-    }
-    EXPECT_EQ(event.at("ph"), "X");
-    EXPECT_GE(event.at("ts").get<double>(), 0);
-    EXPECT_GE(event.at("dur").get<double>(), 0);
-    EXPECT_TRUE(event.contains("tid"));
-    EXPECT_FALSE(event.at("name").get<std::string>().empty());
-    if (event.at("cat") == "compute") ++num_passes[static_cast<size_t>(rank)];
-  }
+  ExpectValidTrace(trace);
   for (int rank = 0; rank < kNumRanks; ++rank) {
-    // A forward and a backward pass for each micro-batch.
-    EXPECT_EQ(num_passes[static_cast<size_t>(rank)], 2 * kSmallNumMicrobatches) << rank;
-    EXPECT_EQ(num_names[static_cast<size_t>(rank)], 1) << rank;
+    const std::vector<nlohmann::json> events = EventsOfProcess(
+        trace, base::Concat("rank ", rank, " (pp ", rank / 2, ", dp 0, tp ", rank % 2, ")"));
+    const auto count = [&](const char* category) {
+      return std::count_if(events.begin(), events.end(), [&](const nlohmann::json& event) {
+        return event.at("cat") == category;
+      });
+    };
+    // A forward and a backward pass for each micro-batch, the exchanges between two stages.
+    EXPECT_EQ(count("compute"), 2 * kSmallNumMicrobatches) << rank;
+    EXPECT_EQ(count("transfer"), 2 * kSmallNumMicrobatches) << rank;
+    EXPECT_EQ(count("data parallel"), 2) << rank;  // reduction and gathering
+    EXPECT_EQ(count("wait"), 1) << rank;
+    EXPECT_GT(EndOf(events), 0) << rank;
   }
+}
+
+TEST_F(TrainCommandTest, TraceOpensTogetherWithThePrediction) {
+  RunWell(
+      "estimate --model model.json --cluster local-cpu --devices 4 --seq-length 32 "
+      "--global-batch-size 8 " +
+          std::string(kTensorAndPipeline) + " --trace both.json --trace-measured trace.json",
+      *folder_);
+  const auto trace = nlohmann::json::parse(folder_->Read("both.json"));
+  ExpectValidTrace(trace);
+  std::set<std::string> measured, predicted;
+  for (const auto& event : EventsOfProcess(trace, "rank 3 (pp 1, dp 0, tp 1)")) {
+    measured.insert(event.at("name"));
+  }
+  for (const auto& event : EventsOfProcess(trace, "predicted stage 1")) {
+    predicted.insert(event.at("name"));
+  }
+  EXPECT_TRUE(std::includes(measured.begin(), measured.end(), predicted.begin(), predicted.end()));
 }
 
 TEST_F(TrainCommandTest, CheckpointsLieAtTheIntervalAndAtTheEnd) {

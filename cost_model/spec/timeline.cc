@@ -1,0 +1,32 @@
+#include "cost_model/spec/timeline.h"
+
+#include <algorithm>
+
+#include "cost_model/base/check.h"
+
+namespace tessera::spec {
+
+std::string_view ToString(PhaseKind kind) {
+  switch (kind) {
+    case PhaseKind::kReduceGradients:
+      return "reduce gradients";
+    case PhaseKind::kWait:
+      return "wait for all ranks";
+    case PhaseKind::kOptimizer:
+      return "optimizer";
+    case PhaseKind::kGatherParameters:
+      return "gather parameters";
+    case PhaseKind::kOther:
+      return "other";
+  }
+  base::FailCheck(__FILE__, __LINE__, "known phase", static_cast<int>(kind));
+}
+
+double EndOf(const RankTimeline& timeline) {
+  double end_s = 0;
+  for (const TimedAction& timed : timeline.actions) end_s = std::max(end_s, timed.end_s);
+  for (const TimedPhase& phase : timeline.phases) end_s = std::max(end_s, phase.end_s);
+  return end_s;
+}
+
+}  // namespace tessera::spec
