@@ -26,10 +26,13 @@ void SweepProgressLine::Show(const SweepProgress& progress) {
   if (SecondsSince(last_shown_) < (is_terminal_ ? kTerminalPause_s : kFilePause_s)) return;
   last_shown_ = Clock::now();
   const double rate = static_cast<double>(progress.num_done) / SecondsSince(start_);
-  const double left_s = static_cast<double>(progress.num_points - progress.num_done) / rate;
-  const std::string line =
-      base::Concat(progress.num_done, " of ", progress.num_points, " points, ",
-                   FormatFixed(rate, 1), " a second, ", FormatFixed(left_s, 0), " s left");
+  std::string line = base::Concat(progress.num_done);
+  if (progress.num_points > 0) line += base::Concat(" of ", progress.num_points);
+  line += base::Concat(" points, ", FormatFixed(rate, 1), " a second");
+  if (progress.num_points > 0) {
+    const double left_s = static_cast<double>(progress.num_points - progress.num_done) / rate;
+    line += base::Concat(", ", FormatFixed(left_s, 0), " s left");
+  }
   if (is_terminal_) {
     std::cerr << "\r\033[K" << line << std::flush;
     has_line_ = true;

@@ -7,7 +7,8 @@
 
 namespace tessera::planner {
 
-// "37 of 144 points, 21.3 a second, 5 s left": on a terminal one line that is written over, a few
+// "37 of 144 points, 21.3 a second, 5 s left", or "37 points, 21.3 a second" where their number is
+// not known beforehand: on a terminal one line that is written over, a few
 // times a second; elsewhere a line every few seconds. Nothing for sweeps shorter than that.
 class SweepProgressLine {
  public:

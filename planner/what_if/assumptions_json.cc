@@ -18,7 +18,9 @@ std::string UnitOf(const std::string& name) {
     const char* text;
     const char* unit;
   };
-  constexpr std::array<Ending, 7> kEndings = {{{"bytes_per_s", "B/s"},
+  constexpr std::array<Ending, 9> kEndings = {{{"_s_per_kernel", "s"},
+                                               {"_s_per_collective", "s"},
+                                               {"bytes_per_s", "B/s"},
                                                {"flops_per_s", "FLOP/s"},
                                                {"per_hour_usd", "$/h"},
                                                {"scores_per_s", "1/s"},
@@ -35,9 +37,11 @@ std::string UnitOf(const std::string& name) {
   return "";
 }
 
-void AddCluster(const spec::ClusterSpec& cluster, ordered_json& list) {
+// A price given for the run stands instead of the file's.
+void AddCluster(const spec::ClusterSpec& cluster, bool has_own_price, ordered_json& list) {
   const ordered_json document = spec::ClusterToJson(cluster);
   for (const auto& [pointer, source] : cluster.sources) {
+    if (has_own_price && pointer.ends_with("price_per_hour_usd")) continue;
     const ordered_json::json_pointer at(pointer);
     if (!document.contains(at)) continue;
     const ordered_json& number = document.at(at);
@@ -72,8 +76,8 @@ ordered_json AssumptionsToJson(const WhatIfRequest& request) {
   for (const SweepPoint& point : request.points) {
     const spec::ClusterSpec& cluster = point.request.job.cluster;
     if (!point.variant.empty() || !known.insert(cluster.name).second) continue;
-    AddCluster(cluster, list);
     const auto price = terms.price_per_device_hour.find(cluster.name);
+    AddCluster(cluster, price != terms.price_per_device_hour.end(), list);
     if (price == terms.price_per_device_hour.end()) continue;
     list.push_back({{"cluster", cluster.name},
                     {"name", "price_per_hour_usd"},

@@ -5,7 +5,10 @@
 
 namespace tessera::planner {
 
-// Its memory term by term. REQUIRES: the point has a layout.
-Detail DetailOf(const WhatIfPoint& point);
+// Passes that a detail tells at most: what a picture can show.
+inline constexpr size_t kMostPasses = 4000;
+
+// Its pipeline in time, and its memory term by term. REQUIRES: the point has a layout.
+Detail DetailOf(const WhatIfPoint& point, size_t most_passes = kMostPasses);
 
 }  // namespace tessera::planner

@@ -157,6 +157,13 @@ std::vector<SearchedPoint> SearchDevices(const std::vector<SweepPoint>& bases,
   std::deque<DeviceSearch> searches;
   for (const SweepPoint& base : bases) searches.emplace_back(base, terms);
   std::vector<SearchedPoint> searched;
+  // What is found decides what is searched next: how many points there will be is not known.
+  SweepOptions round = options;
+  if (options.progress) {
+    round.progress = [&](const SweepProgress& progress) {
+      options.progress({searched.size() + progress.num_done, 0});
+    };
+  }
   while (!options.stop.stop_requested()) {
     std::vector<SweepPoint> points;
     std::vector<DeviceSearch*> askers;
@@ -168,7 +175,7 @@ std::vector<SearchedPoint> SearchDevices(const std::vector<SweepPoint>& bases,
       }
     }
     if (points.empty()) break;
-    std::vector<PointResult> found = RunSweep(points, options);
+    std::vector<PointResult> found = RunSweep(points, round);
     for (size_t i = 0; i < found.size(); ++i) {
       if (!found[i].is_done) continue;
       Tell(points[i].request.job, found[i], terms, *askers[i]);

@@ -99,21 +99,64 @@ ordered_json ScalingsToJson(const std::vector<ScalingCurve>& scalings) {
   return list;
 }
 
+namespace {
+
+const char* PassName(spec::ActionKind kind) {
+  switch (kind) {
+    case spec::ActionKind::kForward:
+      return "F";
+    case spec::ActionKind::kBackwardInput:
+      return "I";
+    case spec::ActionKind::kBackwardWeight:
+      return "W";
+    default:
+      return "B";
+  }
+}
+
+ordered_json TimelineToJson(const Detail& detail) {
+  const auto num_stages = static_cast<int>(detail.passes.size());
+  ordered_json stages = ordered_json::array();
+  for (const auto& passes : detail.passes) {
+    ordered_json list = ordered_json::array();
+    for (const spec::TimedAction& pass : passes) {
+      list.push_back({{"kind", PassName(pass.action.kind)},
+                      {"micro_batch", pass.action.microbatch},
+                      {"chunk", pass.action.virtual_stage / num_stages},
+                      {"start_s", pass.start_s},
+                      {"end_s", pass.end_s}});
+    }
+    stages.push_back(std::move(list));
+  }
+  return {{"makespan_s", detail.step_time_s},
+          {"num_actions", detail.num_passes},
+          {"shown_until_s", detail.shown_until_s},
+          {"stages", std::move(stages)}};
+}
+
+ordered_json MemoryTermsToJson(const Detail& detail) {
+  ordered_json stages = ordered_json::array();
+  for (size_t stage = 0; stage < detail.stages.size(); ++stage) {
+    ordered_json terms = ordered_json::array();
+    for (const spec::MemoryTerm& term : detail.stages[stage].terms) {
+      terms.push_back({{"name", term.name},
+                       {"bytes", term.num_bytes},
+                       {"tag", term.tag},
+                       {"source", term.source}});
+    }
+    stages.push_back({{"stage", stage}, {"terms", std::move(terms)}});
+  }
+  return stages;
+}
+
+}  // namespace
+
 ordered_json DetailsToJson(const std::vector<Detail>& details) {
   ordered_json list = ordered_json::array();
   for (const Detail& detail : details) {
-    ordered_json stages = ordered_json::array();
-    for (size_t stage = 0; stage < detail.stages.size(); ++stage) {
-      ordered_json terms = ordered_json::array();
-      for (const spec::MemoryTerm& term : detail.stages[stage].terms) {
-        terms.push_back({{"name", term.name},
-                         {"bytes", term.num_bytes},
-                         {"tag", term.tag},
-                         {"source", term.source}});
-      }
-      stages.push_back({{"stage", stage}, {"terms", std::move(terms)}});
-    }
-    list.push_back({{"point", detail.point}, {"memory_stages", std::move(stages)}});
+    list.push_back({{"point", detail.point},
+                    {"timeline", TimelineToJson(detail)},
+                    {"memory_stages", MemoryTermsToJson(detail)}});
   }
   return list;
 }

@@ -30,7 +30,7 @@ struct PointResult {
 
 struct SweepProgress {
   size_t num_done = 0;
-  size_t num_points = 0;
+  size_t num_points = 0;  // 0: not known beforehand
 };
 
 struct SweepOptions {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cost_model/spec/timeline.h"
 #include "planner/what_if/comparison.h"
 #include "planner/what_if/economics.h"
 #include "planner/what_if/sweep.h"
@@ -85,6 +86,12 @@ inline constexpr size_t kMostDetails = 4;
 // A point looked at closely.
 struct Detail {
   int point = 0;
+  double step_time_s = 0;
+  // Compute passes of the pipeline by stage, in the order of their ends: of all those of the step
+  // the first.
+  std::vector<std::vector<spec::TimedAction>> passes;
+  size_t num_passes = 0;                  // of the whole step
+  double shown_until_s = 0;               // no pass that ends later is there
   std::vector<spec::StageMemory> stages;  // with their terms
 };
 
