@@ -18,7 +18,7 @@ void AddAxesOfSweep(CLI::App& command, WhatIfOptions& options) {
           "Clusters: presets or files, comma-separated");
   AddList(command, "--devices,--gpus", options.device_counts,
           "Numbers of devices, comma-separated (default: one node of each cluster; with --within "
-          "the fewest that suffice)")
+          "the fewest that suffice, with --budget nodes doubled up to 16,384 devices)")
       ->check(AtLeastOne());
   AddList(command, "--global-batch-sizes,--global-batch-size", options.global_batch_sizes,
           "Samples of one optimizer step, comma-separated")

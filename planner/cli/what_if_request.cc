@@ -92,6 +92,24 @@ Request BaseRequest(const WhatIfOptions& options, const std::string& model,
   return MakeRequest(job, notes);
 }
 
+// Whole nodes, doubled up to what few trainings have used: where only a budget is given, what it
+// pays for fastest is asked of all of them.
+std::vector<int> DoubledNodes(const spec::ClusterSpec& cluster) {
+  constexpr int kMostDevices = 16'384;
+  const int most =
+      cluster.max_devices > 0 ? std::min(cluster.max_devices, kMostDevices) : kMostDevices;
+  std::vector<int> counts;
+  for (int count = cluster.devices_per_node; count <= most; count *= 2) counts.push_back(count);
+  return counts;
+}
+
+std::vector<std::optional<int>> DeviceCountsOf(const WhatIfOptions& options,
+                                               const spec::ClusterSpec& cluster) {
+  const bool asks_for_budget = !options.budget.empty() && options.within.empty();
+  if (options.device_counts.empty() && asks_for_budget) return OrDefault(DoubledNodes(cluster));
+  return OrDefault(options.device_counts);
+}
+
 void AddPoints(const WhatIfOptions& options, const Request& base, const Variants& variants,
                WhatIfRequest& request) {
   for (const std::vector<ClusterChange>& variant : variants) {
@@ -99,7 +117,7 @@ void AddPoints(const WhatIfOptions& options, const Request& base, const Variants
     for (const ClusterChange& change : variant) Apply(change, changed.job.cluster);
     // A change to what the cluster has anyway is none.
     if (!variant.empty() && changed.job.cluster == base.job.cluster) continue;
-    for (const std::optional<int>& num_devices : OrDefault(options.device_counts)) {
+    for (const std::optional<int>& num_devices : DeviceCountsOf(options, base.job.cluster)) {
       for (const std::optional<int64_t>& batch : OrDefault(options.global_batch_sizes)) {
         SweepPoint point{changed, ChangesText(variant)};
         if (num_devices) point.request.job.num_devices = *num_devices;

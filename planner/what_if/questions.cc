@@ -101,10 +101,11 @@ void AnswerYes(const Points& suited, const RunTerms& terms, Answer& answer) {
   }
 }
 
-void AnswerNo(const Points& priced, const RunTerms& terms, Answer& answer) {
+void AnswerNo(const Points& priced, bool has_layout, const RunTerms& terms, Answer& answer) {
   answer.text = "Nothing asked about suffices: ";
   if (priced.empty()) {
-    answer.text += "no layout fits at all.";
+    answer.text += has_layout ? "failures leave no time to train in." : "no layout fits at all.";
+    if (has_layout) answer.unlock.push_back("devices that fail less often, or shorter restarts");
     return;
   }
   const WhatIfPoint* fastest = Fastest(priced);
@@ -162,6 +163,7 @@ std::vector<Answer> AnswerQuestions(const std::vector<WhatIfPoint>& points, cons
   if (!terms.within_s && !terms.budget_usd) return answers;
   TESSERA_CHECK(terms.tokens, "a question without tokens");
   std::vector<Points> priced;  // by answer
+  std::vector<bool> has_layout;
   for (const WhatIfPoint& point : points) {
     const cost_model::Job& job = point.job();
     const auto is_same = [&](const Answer& answer) {
@@ -176,10 +178,11 @@ std::vector<Answer> AnswerQuestions(const std::vector<WhatIfPoint>& points, cons
       answer.question = QuestionText(job.model.name, terms);
       at = answers.insert(answers.end(), std::move(answer));
       priced.emplace_back();
+      has_layout.push_back(false);
     }
-    if (point.run && std::isfinite(point.run->wall_s)) {
-      priced[static_cast<size_t>(at - answers.begin())].push_back(&point);
-    }
+    const auto index = static_cast<size_t>(at - answers.begin());
+    if (point.run) has_layout[index] = true;
+    if (point.run && std::isfinite(point.run->wall_s)) priced[index].push_back(&point);
   }
   for (size_t i = 0; i < answers.size(); ++i) {
     Points suited;
@@ -187,7 +190,7 @@ std::vector<Answer> AnswerQuestions(const std::vector<WhatIfPoint>& points, cons
       if (IsInTime(*point, terms) && IsInBudget(*point, terms)) suited.push_back(point);
     }
     if (suited.empty()) {
-      AnswerNo(priced[i], terms, answers[i]);
+      AnswerNo(priced[i], has_layout[i], terms, answers[i]);
     } else {
       AnswerYes(suited, terms, answers[i]);
     }

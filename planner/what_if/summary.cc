@@ -48,7 +48,7 @@ void AddBest(const WhatIfResult& result, std::vector<std::string>& summary) {
   }
 }
 
-void AddChosen(const WhatIfResult& result, const Answer& answer,
+void AddChosen(const WhatIfRequest& request, const WhatIfResult& result, const Answer& answer,
                std::vector<std::string>& summary) {
   const WhatIfPoint* point = answer.point ? PointOf(result, *answer.point) : nullptr;
   if (point == nullptr || !point->found.best) return;
@@ -57,6 +57,15 @@ void AddChosen(const WhatIfResult& result, const Answer& answer,
       "There ", point->job().model.name, " runs as ", LayoutText(point->found.best->parallel), ": ",
       FormatSeconds(report.step_time_s), " a step, ", LargeCountText(report.tokens_per_s),
       " tokens/s, ", FormatPercent(report.mfu), " MFU."));
+  if (point->run && point->run->energy_kwh) {
+    constexpr double kKwhPerMwh = 1000;
+    const RunTerms& terms = request.terms;
+    summary.push_back(
+        Concat("The run draws about ", LargeCountText(*point->run->energy_kwh / kKwhPerMwh),
+               " MWh: the rated power of its devices, x ",
+               FormatFixed(terms.node_power_factor.value, 2), " for their nodes, x ",
+               FormatFixed(terms.power_usage_effectiveness.value, 2), " for the site."));
+  }
   if (!point->run || !std::isfinite(point->run->mtbf_s)) return;
   const Goodput& goodput = point->run->goodput;
   constexpr double kSecondsPerHour = 3600;
@@ -126,7 +135,7 @@ std::vector<std::string> SummaryOf(const WhatIfRequest& request, const WhatIfRes
       unlock += Concat(unlock.empty() ? "" : "; or ", change);
     }
     if (!unlock.empty()) summary.push_back(Concat("It would take ", unlock, "."));
-    AddChosen(result, answer, summary);
+    AddChosen(request, result, answer, summary);
   }
   if (result.answers.empty()) AddBest(result, summary);
   AddMargins(result, summary);

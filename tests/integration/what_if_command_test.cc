@@ -152,6 +152,21 @@ TEST_F(WhatIfCommandTest, TheAnswerToADeadlineHoldsWhenPlannedAloneAndWithOneNod
   }
 }
 
+TEST_F(WhatIfCommandTest, ABudgetIsAskedOfAllNumbersOfNodesWhereNoneIsGiven) {
+  const nlohmann::json answer = RunForJson(
+      "what-if --model gpt3-1.3b --clusters dgx-h100 --global-batch-size 64 --tokens 300B --budget "
+      "7k --price 3 --no-margins",
+      folder_);
+  ASSERT_EQ(answer["points"].size(), 12U);  // 8 to 16,384 devices
+  ASSERT_EQ(answer["answer"]["feasible"], true);
+  const nlohmann::json& chosen = answer["points"][answer["answer"]["point"].get<size_t>()];
+  EXPECT_LE(chosen["run"]["cost_usd"], 7000);
+  for (const nlohmann::json& point : answer["points"]) {
+    if (!point.contains("run") || point["run"]["days"] >= chosen["run"]["days"]) continue;
+    EXPECT_GT(point["run"]["cost_usd"], 7000);
+  }
+}
+
 TEST_F(WhatIfCommandTest, ImpossibleQuestionsAreAnswersWithAWayOut) {
   struct Case {
     const char* flags;
@@ -273,19 +288,22 @@ TEST_F(WhatIfCommandTest, ComparesPlansClustersAndMeasurementsTermByTerm) {
 
 TEST_F(WhatIfCommandTest, CtrlCKeepsThePointsThatAreDone) {
   RunningCommand command(
-      "what-if --model gpt3-175b,llama3-405b --clusters dgx-a100-80gb,dgx-h100 --devices "
-      "1024,2048,4096,8192 --global-batch-sizes 512,1024,2048,4096 --format json --csv points.csv",
+      "what-if --model gpt3-175b,llama3-405b --clusters dgx-a100-80gb,dgx-h100,dgx-h200 --devices "
+      "1024,2048,3072,4096,5120,6144,8192,12288 --global-batch-sizes 512,1024,2048,4096 "
+      "--seq-lengths 1024,2048 --format json --csv points.csv",
       folder_);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
   command.Interrupt();
   const CommandResult result = command.Wait();
   EXPECT_EQ(result.exit_code, base::kExitFailure) << result.err;
   EXPECT_THAT(result.err, HasSubstr("cancelled"));
   const auto document = nlohmann::json::parse(result.out);
   EXPECT_EQ(document["complete"], false);
-  EXPECT_LT(document["points"].size(), 64U);
+  EXPECT_LT(document["points"].size(), 384U);
   EXPECT_EQ(ReadCsv(folder_.Read("points.csv")).size(), document["points"].size() + 1);
-  for (const nlohmann::json& point : document["points"]) EXPECT_EQ(point["feasible"], true);
+  for (const nlohmann::json& point : document["points"]) {
+    EXPECT_EQ(point["feasible"], point.contains("step_time_s"));
+  }
 }
 
 }  // namespace

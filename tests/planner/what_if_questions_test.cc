@@ -103,6 +103,17 @@ TEST(WhatIfQuestionsTest, ADeadlineAndABudgetThatExcludeEachOtherAreTold) {
   EXPECT_THAT(answer.unlock, Contains(HasSubstr("$2,189")));
 }
 
+TEST(WhatIfQuestionsTest, FailuresThatLeaveNoTimeAreTold) {
+  RunTerms terms = TenDays();
+  terms.within_s = kDay;
+  terms.restart_s.value = 1e7;
+  terms.mtbf_device_s.value = 100;  // e^(-1e7 / 12) of the time is useful: no double holds it
+  const Answer answer = AnswerTo(terms);
+  EXPECT_FALSE(answer.is_feasible);
+  EXPECT_THAT(answer.text, HasSubstr("failures"));
+  EXPECT_FALSE(answer.unlock.empty());
+}
+
 TEST(WhatIfQuestionsTest, WhereNothingFitsThereIsNoPoint) {
   RunTerms terms = TenDays();
   terms.within_s = kDay;
