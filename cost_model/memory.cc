@@ -125,6 +125,9 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
     const auto [known, is_new] = of_parameters.try_emplace(ShapeOf(own, model));
     if (is_new) known->second = PartsOfParameters(own, model, training, parallel);
     StageParts parts = known->second;
+    if (own.front().has_embedding) {
+      parts.state = SplitPositions(parts.state, model, training, parallel, runtime);
+    }
     parts.activations_bytes = spec::PeakActivationBytes(schedule.actions_by_stage[stage],
                                                         parallel.pipeline_parallel_size, by_chunk) +
                               num_more * by_chunk[0].saved_bytes;

@@ -10,13 +10,14 @@ constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kMomentBytes = 8;  // AdamW's m and v in fp32
 
 // Bytes of the optimizer state that are master weights.
-int64_t MasterBytes(const spec::TrainingSpec& training, const spec::RuntimeSpec& runtime,
-                    const StageParts& parts) {
+int64_t MasterBytes(const spec::TrainingSpec& training, const spec::ParallelSpec& parallel,
+                    const spec::RuntimeSpec& runtime, const StageParts& parts) {
   const bool has_master =
       spec::TypesOf(training.precision).has_master_weights && !runtime.fp32_parameters;
   if (!has_master) return 0;
   // Tessera's optimizer state of mixed precision: master weights and two moments.
-  return parts.state.optimizer_bytes / (kFloatBytes + kMomentBytes) * kFloatBytes;
+  return parts.state.optimizer_bytes / (kFloatBytes + kMomentBytes) * kFloatBytes /
+         UpdateSharers(parallel, runtime);
 }
 
 // What the running pass holds beyond the tensors of the passes in flight: logits and gradients of
@@ -51,7 +52,7 @@ std::vector<spec::MemoryTerm> MemoryTermsOf(
     add(name, num_bytes, runtime.memory_tag, runtime.memory_source);
   };
   const std::string estimated = "estimated";
-  const int64_t master_bytes = MasterBytes(training, runtime, parts);
+  const int64_t master_bytes = MasterBytes(training, parallel, runtime, parts);
   const int64_t running_bytes = std::min(RunningBytes(by_chunk), memory.activations_bytes);
   const StageBuffers buffers = BuffersOf(cluster, training, parallel, runtime, parts);
   add_known("weights", memory.weights_bytes);

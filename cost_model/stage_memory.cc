@@ -48,6 +48,11 @@ std::vector<std::vector<int64_t>> WeightShapes(const spec::ModelSpec& model,
 
 }  // namespace
 
+int UpdateSharers(const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime) {
+  const bool splits = runtime.splits_updates && parallel.zero_stage == 0;
+  return splits ? parallel.data_parallel_size * parallel.context_parallel_size : 1;
+}
+
 spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::TrainingSpec& training,
                               const spec::ParallelSpec& parallel,
                               const spec::RuntimeSpec& runtime) {
@@ -58,7 +63,8 @@ spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::Trainin
   int64_t optimizer_bytes = kMomentBytes;
   if (types.has_master_weights && !runtime.fp32_parameters) optimizer_bytes += kFloatBytes;
   if (runtime.fp32_gradient_shard && !is_fp32) {
-    // Unsharded, DeepSpeed copies each gradient and then all of them into one.
+    // Unsharded, DeepSpeed copies each gradient and then all of them into one, which stays where a
+    // step overflows.
     optimizer_bytes += parallel.zero_stage == 0 ? 2 * kFloatBytes : kFloatBytes;
   }
   if (runtime.compute_type_gradients && is_fp32 && types.has_master_weights) {
@@ -69,6 +75,7 @@ spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::Trainin
       elements.weights * (runtime.fp32_parameters ? kFloatBytes : base::SizeBytes(types.parameter));
   bytes.gradients_bytes = elements.gradients * gradient_bytes;
   bytes.optimizer_bytes = elements.optimizer * optimizer_bytes;
+  bytes.optimizer_bytes /= UpdateSharers(parallel, runtime);
   return bytes;
 }
 
@@ -94,6 +101,30 @@ int64_t PlaceholderBytes(const spec::ModelSpec& model, const spec::TrainingSpec&
   return elements * base::SizeBytes(spec::TypesOf(training.precision).activation);
 }
 
+spec::StateBytes SplitPositions(const spec::StateBytes& state, const spec::ModelSpec& model,
+                                const spec::TrainingSpec& training,
+                                const spec::ParallelSpec& parallel,
+                                const spec::RuntimeSpec& runtime) {
+  const int64_t tp = parallel.tensor_parallel_size;
+  if (!runtime.shards_position_embedding || !parallel.sequence_parallel || tp == 1 ||
+      model.position != spec::PositionKind::kLearned || parallel.zero_stage >= 3) {
+    return state;
+  }
+  const int64_t positions = static_cast<int64_t>(model.max_sequence_length) * model.hidden_size;
+  const int64_t elements = ElementsOf(state, training, parallel).weights;
+  // Gradients and optimizer state shrink with the weights, however they are sharded.
+  const double left =
+      static_cast<double>(elements - positions + positions / tp) / static_cast<double>(elements);
+  const auto scaled = [left](int64_t num_bytes) {
+    return std::llround(left * static_cast<double>(num_bytes));
+  };
+  spec::StateBytes split = state;
+  split.weights_bytes = scaled(state.weights_bytes);
+  split.gradients_bytes = scaled(state.gradients_bytes);
+  split.optimizer_bytes = scaled(state.optimizer_bytes);
+  return split;
+}
+
 int NumCommunicators(const spec::ParallelSpec& parallel) {
   int count = spec::WorldSize(parallel) > 1 ? 1 : 0;
   for (const int size :
@@ -101,7 +132,8 @@ int NumCommunicators(const spec::ParallelSpec& parallel) {
         parallel.context_parallel_size, parallel.expert_parallel_size}) {
     if (size > 1) ++count;
   }
-  return count;
+  const bool is_split = parallel.tensor_parallel_size * parallel.pipeline_parallel_size > 1;
+  return is_split ? count + 1 : count;
 }
 
 StageBuffers BuffersOf(const spec::ClusterSpec& cluster, const spec::TrainingSpec& training,
@@ -119,8 +151,11 @@ StageBuffers BuffersOf(const spec::ClusterSpec& cluster, const spec::TrainingSpe
   if (parallel.data_parallel_size * parallel.context_parallel_size > 1) {
     buffers.communication_bytes = runtime.communication_buffer_elements * element_bytes;
   }
+  const double copies_bytes = runtime.flattens_gradients && parallel.zero_stage < 3
+                                  ? static_cast<double>(element_bytes + kFloatBytes)
+                                  : 0;
   const double update_bytes =
-      runtime.update_bytes_per_parameter *
+      (runtime.update_bytes_per_parameter + copies_bytes) *
       static_cast<double>(ElementsOf(parts.state, training, parallel).optimizer);
   buffers.update_bytes = std::max<int64_t>(0, std::llround(update_bytes) - parts.activations_bytes);
   buffers.context_bytes = cluster.device.reserved_memory_bytes +

@@ -17,6 +17,9 @@ struct StageParts {
   int64_t workspace_bytes = 0;    // WorkspaceBytes: without autograd
 };
 
+// Ranks among which the runtime splits an update that the layout leaves whole.
+int UpdateSharers(const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime);
+
 // Weights, gradients and optimizer state in the types of a runtime: the same shards, other bytes
 // an element. Bytes a parameter before sharding: 2 + 4 + 12 in Megatron-LM; 2 + 2 + 12 in ZeRO,
 // Rajbhandari et al. 2020, arXiv:1910.02054, section 3.1, and 4 more while DeepSpeed updates; 4 + 4
@@ -28,6 +31,13 @@ spec::StateBytes StateBytesIn(const spec::StateBytes& state, const spec::Trainin
 // shape of a matrix, in the activations' type. Matrices that one product multiplies are one.
 int64_t PlaceholderBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                          const spec::ParallelSpec& parallel, const spec::VirtualStage& stage);
+
+// Tessera's state of the stage that holds the embedding, less what the runtime splits over tensor
+// ranks and Tessera does not: the parameters of learned positions, under sequence parallelism.
+spec::StateBytes SplitPositions(const spec::StateBytes& state, const spec::ModelSpec& model,
+                                const spec::TrainingSpec& training,
+                                const spec::ParallelSpec& parallel,
+                                const spec::RuntimeSpec& runtime);
 
 // Groups of ranks that a rank talks to, the whole world included.
 int NumCommunicators(const spec::ParallelSpec& parallel);

@@ -128,6 +128,11 @@ class Stages {
     }
     numbers_.state = spec::StateBytesOf(costs_.StateOf(parallel_, layers, padding_),
                                         costs_.job().training, parallel_);
+    if (layers.has_embedding) {
+      const Job& job = costs_.job();
+      numbers_.state =
+          SplitPositions(numbers_.state, job.model, job.training, parallel_, job.runtime);
+    }
     numbers_.end_elements = (layers.has_embedding ? items_.embedding_end_elements : 0) +
                             (layers.has_head ? items_.head_end_elements : 0);
     numbers_.workspace_bytes = microbatch_.workspace_bytes;

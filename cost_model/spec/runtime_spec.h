@@ -59,6 +59,10 @@ struct RuntimeSpec {
   bool compute_type_gradients = false;
   bool fp32_gradient_shard = false;
   double update_bytes_per_parameter = 0;
+  // Up to ZeRO 2 the update also copies the own gradients into one tensor of their type and one of
+  // fp32.
+  bool flattens_gradients = false;
+  bool splits_updates = false;  // over data ranks, with the optimizer state, even where ZeRO is off
   bool gathers_embedding_and_head = false;    // ZeRO 3: theirs are whole from start to end
   bool shards_position_embedding = false;     // over tensor ranks, under sequence parallelism
   int64_t communication_buffer_elements = 0;  // buckets beside the gradients, activation type

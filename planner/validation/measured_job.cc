@@ -61,8 +61,9 @@ void FillLayout(const Measurement& measurement, ParallelSpec& parallel) {
   parallel.sequence_parallel =
       row.sequence_parallel.value_or(false) && row.tensor_parallel_size > 1;
   if (row.flash_attention) {
-    parallel.attention =
-        *row.flash_attention ? spec::AttentionKind::kFlash : spec::AttentionKind::kUnfused;
+    // The kernel that ran goes before what the program was asked for.
+    const bool is_fused = *row.flash_attention && !Contains(row.attention_kernel, "unfused");
+    parallel.attention = is_fused ? spec::AttentionKind::kFlash : spec::AttentionKind::kUnfused;
   }
   if (const auto type = GradientReduceType(row.grad_dtype)) parallel.gradient_reduce_type = *type;
   if (row.context_kind == "a2a") parallel.context_kind = spec::ContextKind::kAllToAll;

@@ -50,10 +50,47 @@ TEST(StageMemoryTest, PlaceholdersAreOneForEachShape) {
 TEST(StageMemoryTest, AGroupOfRanksIsACommunicator) {
   spec::ParallelSpec parallel;
   EXPECT_EQ(NumCommunicators(parallel), 0);
+  parallel.data_parallel_size = 2;
+  EXPECT_EQ(NumCommunicators(parallel), 2);  // the world, the data ranks
+  // The tensor ranks, and those of one model, for the norm of its gradients.
   parallel.tensor_parallel_size = 8;
-  EXPECT_EQ(NumCommunicators(parallel), 2);
-  parallel.pipeline_parallel_size = parallel.data_parallel_size = 2;
   EXPECT_EQ(NumCommunicators(parallel), 4);
+  parallel.pipeline_parallel_size = 2;
+  EXPECT_EQ(NumCommunicators(parallel), 5);
+}
+
+// 1024 positions of 1024: 7 of 8 parts of them are on other ranks, of weights (2 bytes), gradients
+// (4) and optimizer state (12) alike.
+TEST(StageMemoryTest, PositionsMayBeSplitOverTensorRanks) {
+  const Job job = RoundJob(8);
+  spec::ParallelSpec parallel;
+  parallel.tensor_parallel_size = 8;
+  parallel.zero_stage = 0;
+  const int64_t elements = 100 * 1024 * 1024;
+  const spec::StateBytes whole = Unsharded(elements, base::DType::kFloat32);
+  spec::RuntimeSpec runtime;
+  runtime.shards_position_embedding = true;
+  const auto split = [&] {
+    return SplitPositions(whole, job.model, job.training, parallel, runtime);
+  };
+  EXPECT_EQ(split().weights_bytes, whole.weights_bytes);
+  parallel.sequence_parallel = true;
+  const int64_t away = int64_t{job.model.max_sequence_length} * 1024 * 7 / 8;
+  EXPECT_NEAR(whole.weights_bytes - split().weights_bytes, 2 * away, 1);
+  EXPECT_NEAR(whole.gradients_bytes - split().gradients_bytes, 4 * away, 1);
+  EXPECT_NEAR(whole.optimizer_bytes - split().optimizer_bytes, 12 * away, 1);
+}
+
+// Zheng et al. 2022, arXiv:2201.12023, section 4.2: replicated updates are shared out.
+TEST(StageMemoryTest, ARuntimeMaySplitUpdatesThatTheLayoutLeavesWhole) {
+  spec::ParallelSpec parallel;
+  parallel.zero_stage = 0;
+  parallel.data_parallel_size = 4;
+  spec::RuntimeSpec runtime;
+  runtime.splits_updates = true;
+  const spec::StateBytes whole = Unsharded(1600, base::DType::kFloat32);
+  EXPECT_EQ(StateBytesIn(whole, RoundJob(4).training, parallel, runtime).optimizer_bytes,
+            12 * 1600 / 4);
 }
 
 TEST(StageMemoryTest, TheUpdateNeedsWhatItsTemporariesExceedTheActivationsBy) {
@@ -62,6 +99,13 @@ TEST(StageMemoryTest, TheUpdateNeedsWhatItsTemporariesExceedTheActivationsBy) {
   runtime.update_bytes_per_parameter = 16;
   StageParts parts{.state = Unsharded(1000, base::DType::kFloat32), .activations_bytes = 10'000};
   EXPECT_EQ(BuffersOf(job.cluster, job.training, {}, runtime, parts).update_bytes, 6'000);
+  // A copy of the gradients in their type and one in fp32, unless they are one tensor anyway.
+  runtime.flattens_gradients = true;
+  EXPECT_EQ(BuffersOf(job.cluster, job.training, {}, runtime, parts).update_bytes, 12'000);
+  spec::ParallelSpec sharded;
+  sharded.zero_stage = 3;
+  EXPECT_EQ(BuffersOf(job.cluster, job.training, sharded, runtime, parts).update_bytes, 6'000);
+  runtime.flattens_gradients = false;
   parts.activations_bytes = 20'000;
   EXPECT_EQ(BuffersOf(job.cluster, job.training, {}, runtime, parts).update_bytes, 0);
 }

@@ -28,8 +28,8 @@ Job RandomJob(std::mt19937& random) {
       OneOf(random, {"small", "llama3.2-1b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b"});
   if (model != std::string("small")) job.model = spec::LoadModel(model);
   job.model.num_layers = 8 + static_cast<int>(random() % 9);
-  job.runtime = spec::LoadRuntime(
-      OneOf(random, {"tessera", "megatron-core", "megatron-lm-2021", "deepspeed", "torchtitan"}));
+  job.runtime = spec::LoadRuntime(OneOf(random, {"tessera", "megatron-core", "megatron-lm-2021",
+                                                 "megatron-deepspeed", "deepspeed", "torchtitan"}));
   job.training.global_batch_size = 96;
   return job;
 }

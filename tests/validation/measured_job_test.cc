@@ -178,6 +178,16 @@ TEST(JobMakerTest, TheRowsLayoutIsTakenOver) {
   EXPECT_EQ(job.job.cluster.device.name, "A100-SXM4-80GB");
 }
 
+// A program asked for flash attention whose kernel was another.
+TEST(JobMakerTest, TheAttentionThatRanGoesBeforeTheOneAskedFor) {
+  Measurement row = SmallRow();
+  row.layout.flash_attention = true;
+  const auto attention = [&] { return JobOf(row).choices.front().parallel.attention; };
+  EXPECT_EQ(attention(), spec::AttentionKind::kFlash);
+  row.layout.attention_kernel = "unfused local";
+  EXPECT_EQ(attention(), spec::AttentionKind::kUnfused);
+}
+
 TEST(JobMakerTest, WhatTheRowLeavesOutIsTriedInEveryForm) {
   Measurement row = SmallRow();
   row.layout.recompute = "";
