@@ -69,8 +69,12 @@ std::vector<RecomputeChoice> Recomputes(const Request& request) {
         return {kFull};
     }
   }
-  // Flash attention keeps no probabilities that selective recomputation could spare.
-  if (request.fixed.attention == spec::AttentionKind::kFlash) return {kNone, kSome, kFull};
+  // Flash attention keeps no probabilities that selective recomputation could spare, unless it
+  // spares more than those.
+  if (request.fixed.attention == spec::AttentionKind::kFlash &&
+      !request.job.runtime.keeps_alternate_products) {
+    return {kNone, kSome, kFull};
+  }
   return {kNone, kSelective, kSome, kFull};
 }
 

@@ -29,6 +29,8 @@ Request SmallRequest(std::mt19937& random) {
   // Sometimes a tight fit.
   request.job.cluster.device.memory_bytes >>= random() % 5;
   if (random() % 3 == 0) request.fixed.attention = spec::AttentionKind::kUnfused;
+  // Selective recomputation that spares something beside flash attention too.
+  request.job.runtime.keeps_alternate_products = random() % 2 == 0;
   return request;
 }
 
