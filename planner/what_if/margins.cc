@@ -39,24 +39,20 @@ std::vector<ClusterChange> MarginalChanges(const cost_model::Job& job) {
   return changes;
 }
 
-std::vector<Margin> FindMargins(const std::vector<const WhatIfPoint*>& points,
-                                const RunTerms& terms, const SweepOptions& options) {
+std::vector<Margin> FindMargins(const WhatIfPoint& point, const RunTerms& terms,
+                                const SweepOptions& options) {
   std::vector<SweepPoint> changed;
-  std::vector<const WhatIfPoint*> bases;
-  for (const WhatIfPoint* point : points) {
-    for (const ClusterChange& change : MarginalChanges(point->job())) {
-      SweepPoint next = point->asked;
-      Apply(change, next.request.job.cluster);
-      next.variant = ChangeText(change);
-      changed.push_back(std::move(next));
-      bases.push_back(point);
-    }
+  for (const ClusterChange& change : MarginalChanges(point.job())) {
+    SweepPoint next = point.asked;
+    Apply(change, next.request.job.cluster);
+    next.variant = ChangeText(change);
+    changed.push_back(std::move(next));
   }
   std::vector<PointResult> found = RunSweep(changed, options);
   std::vector<Margin> margins;
   for (size_t i = 0; i < found.size(); ++i) {
     if (!found[i].best) continue;
-    margins.push_back(MarginOf(*bases[i], changed[i], std::move(*found[i].best), terms));
+    margins.push_back(MarginOf(point, changed[i], std::move(*found[i].best), terms));
   }
   return margins;
 }

@@ -12,10 +12,10 @@ namespace tessera::planner {
 // on such a cluster can feel.
 std::vector<ClusterChange> MarginalChanges(const cost_model::Job& job);
 
-// The changes under each point, in order; those after which nothing fits are left out.
-// REQUIRES: the points have layouts.
-std::vector<Margin> FindMargins(const std::vector<const WhatIfPoint*>& points,
-                                const RunTerms& terms, const SweepOptions& options);
+// The changes under a point, in order; those after which nothing fits are left out.
+// REQUIRES: the point has a layout.
+std::vector<Margin> FindMargins(const WhatIfPoint& point, const RunTerms& terms,
+                                const SweepOptions& options);
 
 // Where another layout takes over as a number of the cluster changes under a point, by bisection
 // among the layouts that come closest (FindSensitivities). REQUIRES: the point has a layout.

@@ -51,8 +51,9 @@ const WhatIfPoint* Cheapest(const Points& points) {
   });
 }
 
-std::string QuestionText(const std::string& model, const RunTerms& terms) {
-  std::string text = Concat("Train ", model, " on ", LargeCountText(*terms.tokens), " tokens");
+std::string QuestionText(const std::string& model, int64_t sequence_length, const RunTerms& terms) {
+  std::string text = Concat("Train ", model, " on ", LargeCountText(*terms.tokens),
+                            " tokens in samples of ", FormatCount(sequence_length));
   if (terms.within_s) text += Concat(" within ", DaysText(*terms.within_s / kSecondsPerDay));
   if (terms.budget_usd) {
     text += Concat(terms.within_s ? " and" : "", " for at most ", DollarsText(*terms.budget_usd));
@@ -175,7 +176,7 @@ std::vector<Answer> AnswerQuestions(const std::vector<WhatIfPoint>& points, cons
       Answer answer;
       answer.model = job.model.name;
       answer.sequence_length = job.training.sequence_length;
-      answer.question = QuestionText(job.model.name, terms);
+      answer.question = QuestionText(job.model.name, answer.sequence_length, terms);
       at = answers.insert(answers.end(), std::move(answer));
       priced.emplace_back();
       has_layout.push_back(false);

@@ -51,7 +51,7 @@ void AddBest(const WhatIfResult& result, std::vector<std::string>& summary) {
 void AddChosen(const WhatIfRequest& request, const WhatIfResult& result, const Answer& answer,
                std::vector<std::string>& summary) {
   const WhatIfPoint* point = answer.point ? PointOf(result, *answer.point) : nullptr;
-  if (point == nullptr || !point->found.best) return;
+  if (!answer.is_feasible || point == nullptr || !point->found.best) return;
   const spec::StepReport& report = point->found.best->report;
   summary.push_back(Concat(
       "There ", point->job().model.name, " runs as ", LayoutText(point->found.best->parallel), ": ",
@@ -82,10 +82,8 @@ void AddChosen(const WhatIfRequest& request, const WhatIfResult& result, const A
 
 void AddMargins(const WhatIfResult& result, std::vector<std::string>& summary) {
   if (result.margins.empty()) return;
-  const int first = result.margins.front().point;
   std::string gains;
   for (const Margin& margin : result.margins) {
-    if (margin.point != first) continue;
     const double gain = margin.tokens_per_s_gain_share;
     gains += Concat(gains.empty() ? "" : "; ", margin.change, " ", gain >= 0 ? "+" : "",
                     FormatPercent(gain), " throughput");
@@ -93,7 +91,7 @@ void AddMargins(const WhatIfResult& result, std::vector<std::string>& summary) {
       gains += Concat(" (", DollarsText(*margin.cost_saved_usd), " less at the same price)");
     }
   }
-  const WhatIfPoint* point = PointOf(result, first);
+  const WhatIfPoint* point = PointOf(result, result.margins.front().point);
   if (point != nullptr) summary.push_back(Concat("Worth on ", PlaceText(*point), ": ", gains, "."));
 }
 

@@ -39,7 +39,8 @@ std::vector<WhatIfPoint> SweepSearched(const WhatIfRequest& request, const Sweep
   return points;
 }
 
-// The points worth a closer look: those answered, or else the fastest of each model and cluster.
+// The points worth a closer look: those answered, or else the fastest of each model and cluster,
+// the fastest of all first.
 std::vector<const WhatIfPoint*> FocusOf(const WhatIfResult& result) {
   std::vector<const WhatIfPoint*> focus;
   const auto add = [&](int id) {
@@ -65,6 +66,9 @@ std::vector<const WhatIfPoint*> FocusOf(const WhatIfResult& result) {
       }
     }
     for (const auto& [key, point] : fastest) focus.push_back(point);
+    std::stable_sort(focus.begin(), focus.end(), [](const WhatIfPoint* a, const WhatIfPoint* b) {
+      return a->found.best->report.tokens_per_s > b->found.best->report.tokens_per_s;
+    });
   }
   if (focus.size() > kMostDetails) focus.resize(kMostDetails);
   return focus;
@@ -84,12 +88,13 @@ WhatIfResult RunWhatIf(const WhatIfRequest& request, const SweepOptions& options
   result.scalings = ScalingsOf(result.points);
   result.crossovers = DeviceCrossovers(result.points);
   const std::vector<const WhatIfPoint*> focus = FocusOf(result);
-  if (request.finds_margins) result.margins = FindMargins(focus, request.terms, quietly);
   if (!options.stop.stop_requested()) {
     for (const WhatIfPoint* point : focus) result.details.push_back(DetailOf(*point));
   }
   if (request.finds_margins && !focus.empty() && !options.stop.stop_requested()) {
-    for (Crossover& crossover : ClusterCrossovers(*focus.front())) {
+    const WhatIfPoint& first = *focus.front();
+    result.margins = FindMargins(first, request.terms, quietly);
+    for (Crossover& crossover : ClusterCrossovers(first)) {
       result.crossovers.push_back(std::move(crossover));
     }
   }

@@ -18,7 +18,7 @@ struct WhatIfRequest {
   RunTerms terms;
   // With terms.tokens and within_s: `points` leave the number of devices open, and it is searched.
   bool searches_devices = false;
-  bool finds_margins = true;  // also what changes of the cluster would bring
+  bool finds_margins = true;  // also what changes of the answer's cluster would bring
 };
 
 // A point with what a run there takes.
