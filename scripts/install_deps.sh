@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Installs what building and testing needs on Debian 12 or a relative of it.
 #
-#   scripts/install_deps.sh          compiler, CMake, libraries
+#   scripts/install_deps.sh          compiler, CMake, libraries, a browser for the tests of reports
 #   scripts/install_deps.sh --dev    also clang-format, clang-tidy, ccache, Google Benchmark
 #
 # Does nothing, quickly, when all of it is there.
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git ca-certificates python3 libopenblas-dev libyaml-cpp-dev
-          libcli11-dev nlohmann-json3-dev libeigen3-dev libgtest-dev libgmock-dev)
+          libcli11-dev nlohmann-json3-dev libeigen3-dev libgtest-dev libgmock-dev
+          libjs-chart.js chromium)
 case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format clang-tidy ccache libbenchmark-dev) ;;

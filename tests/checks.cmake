@@ -22,3 +22,9 @@ tessera_check(check_headers ${PROJECT_BINARY_DIR})
 add_test(NAME scripts COMMAND ${Python3_EXECUTABLE} -m unittest discover
                               -s ${PROJECT_SOURCE_DIR}/tests/scripts -p *_test.py)
 set_tests_properties(scripts PROPERTIES LABELS style TIMEOUT 120 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+
+# Reports as a browser shows them.
+add_test(NAME report COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/report/what_if_page_test.py
+                             ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+set_tests_properties(report PROPERTIES LABELS integration TIMEOUT 600 SKIP_RETURN_CODE 77
+                     ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)

@@ -18,6 +18,7 @@
 #include "planner/cli/sweep_progress.h"
 #include "planner/cli/what_if_compare.h"
 #include "planner/cli/what_if_options.h"
+#include "planner/report/what_if_html_json.h"
 #include "planner/what_if/what_if_csv.h"
 #include "planner/what_if/what_if_json.h"
 #include "planner/what_if/what_if_text.h"
@@ -27,7 +28,7 @@ namespace {
 
 constexpr const char* kExamples = R"(Examples:
   tessera what-if --model llama3-70b --clusters dgx-h100,dgx-h200 --devices 256,512,1024
-      --global-batch-sizes 1024,2048 --tokens 15T --csv points.csv
+      --global-batch-sizes 1024,2048 --tokens 15T --csv points.csv --html report.html
   tessera what-if --model llama3-70b --clusters dgx-a100-80gb,dgx-h100 --tokens 15T --within 60d
       --global-batch-size 2048 --price dgx-a100-80gb=1.3,dgx-h100=2.5
   tessera what-if --model llama3-8b --clusters dgx-h100 --devices 128,256 --tokens 1T
@@ -78,11 +79,12 @@ void CheckWritable(const std::string& path, const char* flag) {
 
 void Deliver(const WhatIfOptions& options, const WhatIfRequest& request,
              const WhatIfResult& result) {
-  const bool needs_document = options.is_json() || !options.json_path.empty();
-  const std::string document =
-      needs_document ? WhatIfToJson(request, result).dump(2) + "\n" : std::string();
-  std::cout << (options.is_json() ? document : WhatIfText(request, result));
-  if (!options.json_path.empty()) spec::WriteFileAtomically(options.json_path, document);
+  const nlohmann::ordered_json document = WhatIfToJson(request, result);
+  const std::string text = document.dump(2) + "\n";
+  std::cout << (options.is_json() ? text : WhatIfText(request, result));
+  if (!options.json_path.empty()) spec::WriteFileAtomically(options.json_path, text);
+  if (!options.html_path.empty())
+    spec::WriteFileAtomically(options.html_path, WhatIfHtml(document));
   if (!options.csv_path.empty()) spec::WriteFileAtomically(options.csv_path, WhatIfCsv(result));
 }
 
@@ -103,6 +105,7 @@ void ThrowUnlessAnswered(const WhatIfResult& result) {
 void RunWhatIfCommand(const WhatIfOptions& options) {
   CheckWritable(options.json_path, "--json");
   CheckWritable(options.csv_path, "--csv");
+  CheckWritable(options.html_path, "--html");
   std::optional<Comparison> comparison;
   if (!options.compared.empty()) comparison = MakeComparison(options);
   std::vector<std::string> notes;

@@ -86,6 +86,9 @@ void AddComparison(CLI::App& command, WhatIfOptions& options) {
 void AddOutput(CLI::App& command, WhatIfOptions& options) {
   command.add_option("--json", options.json_path, "Write the whole result to this file");
   command.add_option("--csv", options.csv_path, "Write a row for each point to this file");
+  command.add_option(
+      "--html", options.html_path,
+      "Write a report with charts to this file, for a browser: one file, no network");
   command.add_flag_callback(
       "--no-margins", [&options] { options.finds_margins = false; },
       "Do not ask what changes of the clusters would bring");

@@ -28,7 +28,7 @@ struct WhatIfOptions {
   std::vector<std::string> compared;  // plans, clusters or step reports: two, or none
   // Output.
   std::string format = "table";
-  std::string json_path, csv_path;
+  std::string json_path, csv_path, html_path;
   int num_workers = 0;  // 0: as many as the machine has cores
   bool quiet = false;
   bool is_json() const { return format == "json"; }

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "cost_model/base/check.h"
+#include "planner/report/html_text.h"
 #include "planner/text_format.h"
-#include "planner/validation/html_text.h"
 #include "planner/validation/validation_text.h"
 
 namespace tessera::planner {
@@ -111,9 +111,9 @@ std::string SourceColor(const Validation& validation, const std::string& source)
 std::string StepTimeScatter(const Validation& validation) {
   if (validation.total.step_time.num_rows == 0) return "";
   const LogAxis axis = AxisOf(validation);
-  std::string svg =
-      Concat("<svg viewBox='0 0 ", kMargin + kSize + kPadding, " ", kPadding + kSize + kMargin,
-             "' role='img' aria-label='Predicted against measured step times'>\n");
+  std::string svg = Concat("<svg class='chart scatter' viewBox='0 0 ", kMargin + kSize + kPadding,
+                           " ", kPadding + kSize + kMargin,
+                           "' role='img' aria-label='Predicted against measured step times'>\n");
   svg += GridText(axis);
   svg += Diagonal(axis, 1 + kBand, "class='band'");
   svg += Diagonal(axis, 1 - kBand, "class='band'");

@@ -106,8 +106,14 @@ TEST(ValidationHtmlTest, ThePageStandsAlone) {
   EXPECT_THAT(page, HasSubstr("<!DOCTYPE html>"));
   EXPECT_THAT(page, HasSubstr("<svg"));
   EXPECT_THAT(page, HasSubstr("prefers-color-scheme: dark"));
-  for (const char* reference : {"http://", "https://", "src=", "href=", "@import", "url("}) {
+  for (const char* reference : {"http://", "https://", " src=", "@import", "url("}) {
     EXPECT_THAT(page, Not(HasSubstr(reference)));
+  }
+  // Links lead to places of the page, and to data that it holds.
+  for (size_t at = page.find("href=\""); at != std::string::npos;
+       at = page.find("href=\"", at + 1)) {
+    const std::string target = page.substr(at + 6, 5);
+    EXPECT_TRUE(target[0] == '#' || target == "data:") << target;
   }
 }
 

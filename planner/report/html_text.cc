@@ -1,4 +1,4 @@
-#include "planner/validation/html_text.h"
+#include "planner/report/html_text.h"
 
 namespace tessera::planner {
 
@@ -17,6 +17,9 @@ std::string EscapeHtml(const std::string& text) {
         break;
       case '"':
         escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
         break;
       default:
         escaped += c;
