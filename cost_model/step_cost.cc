@@ -4,6 +4,7 @@
 #include "cost_model/spec/throughput.h"
 #include "cost_model/step_account.h"
 #include "cost_model/step_memory.h"
+#include "cost_model/step_pricer.h"
 
 namespace tessera::cost_model {
 namespace {
@@ -38,16 +39,20 @@ StepPrice PriceStep(JobCosts& costs, const spec::ParallelSpec& parallel) {
   return price;
 }
 
+double StepSeconds(JobCosts& costs, const spec::ParallelSpec& parallel) {
+  const StepParts parts = MakeStepParts(costs, parallel);
+  return AccountStep(costs, parallel, parts, RunPipeline(costs, parallel, parts)).Total();
+}
+
 FastPrice PriceStepFast(JobCosts& costs, const spec::ParallelSpec& parallel) {
   const Job& job = costs.job();
-  const StepParts parts = MakeStepParts(costs, parallel);
+  StepPricer pricer(costs);
   FastPrice price;
-  const StepBytes memory = StepBytesOf(costs, parallel, parts);
+  price.step_time_s = pricer.StepSeconds(parallel);
+  const StepBytes memory = StepBytesOf(costs, parallel, pricer.parts());
   price.peak_bytes = memory.peak_bytes;
   price.needed_bytes = memory.needed_bytes;
   price.available_bytes = static_cast<double>(job.cluster.device.memory_bytes);
-  const PipelineRun run = RunPipelineFast(costs, parallel, parts);
-  price.step_time_s = AccountStep(costs, parallel, parts, run).Total();
   return price;
 }
 

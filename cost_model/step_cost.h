@@ -25,7 +25,10 @@ struct StepPrice {
 // REQUIRES: FindViolations and FindUnpriced are empty.
 StepPrice PriceStep(JobCosts& costs, const spec::ParallelSpec& parallel);
 
-// Step time, and memory in closed form: without the padding of gradient buckets.
+// The step time of PriceStep alone.
+double StepSeconds(JobCosts& costs, const spec::ParallelSpec& parallel);
+
+// Step time with the pipeline in closed form, and the memory of PriceStep.
 struct FastPrice {
   double step_time_s = 0;
   double peak_bytes = 0;    // of the fullest stage

@@ -199,4 +199,14 @@ StepBytes StepBytesOf(JobCosts& costs, const spec::ParallelSpec& parallel, const
   return most;
 }
 
+double StageNeededBytes(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
+                        int stage) {
+  const Job& job = costs.job();
+  Stages stages(costs, parallel, parts, Padding::kOfBuckets);
+  stages.Enter(stage);
+  return NeededBytes(
+      AssembleStage(job.cluster, job.training, parallel, job.runtime, stages.numbers()),
+      job.runtime);
+}
+
 }  // namespace tessera::cost_model

@@ -22,4 +22,8 @@ struct StepBytes {
 StepBytes StepBytesOf(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
                       Padding padding = Padding::kOfBuckets);
 
+// NeededBytes of one stage on a device of its own. What it takes of `parts` as above.
+double StageNeededBytes(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
+                        int stage);
+
 }  // namespace tessera::cost_model

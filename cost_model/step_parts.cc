@@ -66,62 +66,89 @@ std::vector<double> TransferSeconds(const JobCosts& costs, const spec::ParallelS
   return transfer_s;
 }
 
-std::vector<UpdateCost> UpdateCosts(JobCosts& costs, const spec::ParallelSpec& parallel,
-                                    const StepParts& parts) {
-  const ParameterCounts& counts = costs.ParametersOf(parallel);
-  const int num_stages = parallel.pipeline_parallel_size;
-  std::vector<StageParameterCounts> parameters(num_stages);
-  for (int stage = 0; stage < num_stages; ++stage) {
-    parameters[stage] = CountParameters(counts, PipelineStageForms(parts, parallel, stage),
-                                        stage == 0, stage == num_stages - 1);
+// Of pipeline stage `stage`, which comes after those like it.
+bool HasLayersOfTheOneBefore(const StepParts& parts, int num_stages, int stage) {
+  for (size_t i = stage; i < parts.forms.size(); i += num_stages) {
+    if (parts.forms[i] != parts.forms[i - 1]) return false;
   }
-  std::vector<UpdateCost> updates(num_stages);
-  for (int stage = 0; stage < num_stages; ++stage) {
-    // Most stages are like the one before.
-    updates[stage] = stage > 0 && parameters[stage] == parameters[stage - 1]
-                         ? updates[stage - 1]
-                         : MakeUpdateCost(costs, parallel, parts.groups, parameters[stage]);
-  }
-  return updates;
+  return true;
 }
 
-// Of the layers priced as recomputed, those after the first few of each stage are not.
-void KeepSomeLayers(JobCosts& costs, const spec::ParallelSpec& parallel, StepParts& parts) {
-  const BlockCosts& recomputed = costs.MicrobatchOf(parallel).blocks;
-  const BlockCosts& kept = costs.MicrobatchOf(parallel, spec::Recompute::kNone).blocks;
-  parts.recomputed.reserve(parts.stages.size());
+// Whether a virtual stage computes what the one before it does.
+bool IsLikeTheOneBefore(const StepParts& parts, size_t i) {
+  return i > 1 && !parts.stages[i].has_head && parts.forms[i] == parts.forms[i - 1] &&
+         (parts.recomputed.empty() || parts.recomputed[i] == parts.recomputed[i - 1]);
+}
+
+std::vector<BlockCost> StageCosts(JobCosts& costs, const spec::ParallelSpec& parallel,
+                                  const StepParts& parts) {
+  const BlockCosts& blocks = costs.MicrobatchOf(parallel).blocks;
+  const bool keeps_some = !parts.recomputed.empty();
+  const BlockCosts& kept =
+      keeps_some ? costs.MicrobatchOf(parallel, spec::Recompute::kNone).blocks : blocks;
+  std::vector<BlockCost> stage_costs(parts.stages.size());
   for (size_t i = 0; i < parts.stages.size(); ++i) {
-    spec::VirtualStage first_layers = parts.stages[i];
-    first_layers.num_layers =
-        std::min(first_layers.num_layers, parallel.recomputed_layers_per_virtual_stage[i]);
-    parts.recomputed.push_back(spec::CountForms(costs.job().model, first_layers));
-    const spec::PerForm<int> kept_forms = KeptForms(parts, i);
-    parts.costs[i] = StageCost(recomputed, parts.recomputed[i], kept, kept_forms, parts.stages[i]);
+    if (IsLikeTheOneBefore(parts, i)) {
+      stage_costs[i] = stage_costs[i - 1];
+    } else if (keeps_some) {
+      // Of the layers priced as recomputed, those after the first few of each stage are not.
+      stage_costs[i] =
+          StageCost(blocks, parts.recomputed[i], kept, KeptForms(parts, i), parts.stages[i]);
+    } else {
+      stage_costs[i] = StageCost(blocks, parts.forms[i], parts.stages[i]);
+    }
   }
+  return stage_costs;
 }
 
 }  // namespace
 
-StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
-  const Job& job = costs.job();
-  const MicrobatchCost& microbatch = costs.MicrobatchOf(parallel);
+StepParts MakeStepLayers(const Job& job, const spec::ParallelSpec& parallel) {
   StepParts parts;
   parts.num_microbatches = spec::NumMicrobatches(job.training, parallel);
-  parts.groups = MakeLayoutGroups(parallel);
   parts.stages = spec::PartitionStages(job.model, parallel);
-  parts.costs.reserve(parts.stages.size());
   parts.forms.reserve(parts.stages.size());
   for (const spec::VirtualStage& stage : parts.stages) {
     parts.forms.push_back(spec::CountForms(job.model, stage));
-    parts.costs.push_back(StageCost(microbatch.blocks, parts.forms.back(), stage));
   }
-  if (!parallel.recomputed_layers_per_virtual_stage.empty()) {
-    KeepSomeLayers(costs, parallel, parts);
+  const std::vector<int>& recomputed = parallel.recomputed_layers_per_virtual_stage;
+  if (recomputed.empty()) return parts;
+  parts.recomputed.reserve(parts.stages.size());
+  for (size_t i = 0; i < parts.stages.size(); ++i) {
+    spec::VirtualStage first_layers = parts.stages[i];
+    first_layers.num_layers = std::min(first_layers.num_layers, recomputed[i]);
+    parts.recomputed.push_back(spec::CountForms(job.model, first_layers));
   }
+  return parts;
+}
+
+StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
+  const Job& job = costs.job();
+  const MicrobatchCost& microbatch = costs.MicrobatchOf(parallel);
+  StepParts parts = MakeStepLayers(job, parallel);
+  parts.groups = MakeLayoutGroups(parallel);
+  parts.costs = StageCosts(costs, parallel, parts);
   parts.transfer_s = TransferSeconds(costs, parallel, parts.groups, microbatch.transfer_bytes);
-  parts.updates = UpdateCosts(costs, parallel, parts);
+  SetUpdates(costs, parallel, parts);
   AddShardingCosts(costs, parallel, parts);
   return parts;
+}
+
+void SetUpdates(JobCosts& costs, const spec::ParallelSpec& parallel, StepParts& parts) {
+  const ParameterCounts& counts = costs.ParametersOf(parallel);
+  const int num_stages = parallel.pipeline_parallel_size;
+  parts.updates.resize(num_stages);
+  for (int stage = 0; stage < num_stages; ++stage) {
+    const bool has_head = stage == num_stages - 1;
+    // Most stages are like the one before.
+    if (stage > 1 && !has_head && HasLayersOfTheOneBefore(parts, num_stages, stage)) {
+      parts.updates[stage] = parts.updates[stage - 1];
+      continue;
+    }
+    const StageParameterCounts parameters = CountParameters(
+        counts, PipelineStageForms(parts, parallel, stage), /*has_embedding=*/stage == 0, has_head);
+    parts.updates[stage] = MakeUpdateCost(costs, parallel, parts.groups, parameters);
+  }
 }
 
 spec::PerForm<int> PipelineStageForms(const StepParts& parts, const spec::ParallelSpec& parallel,

@@ -23,6 +23,12 @@ struct StepParts {
 // REQUIRES: FindViolations and FindUnpriced are empty.
 StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel);
 
+// What the memory of a step depends on alone: micro-batches, stages, and the forms of their layers.
+StepParts MakeStepLayers(const Job& job, const spec::ParallelSpec& parallel);
+
+// Prices the updates of the parts anew, for a layout of the same stages and passes.
+void SetUpdates(JobCosts& costs, const spec::ParallelSpec& parallel, StepParts& parts);
+
 // Work of pipeline stage `stage` for one micro-batch, all its chunks together.
 BlockCost PipelineStageCost(const StepParts& parts, const spec::ParallelSpec& parallel, int stage);
 

@@ -5,18 +5,10 @@
 #include <utility>
 
 #include "cost_model/memory.h"
+#include "cost_model/step_memory.h"
+#include "planner/fewest_recomputed.h"
 
 namespace tessera::planner {
-namespace {
-
-int MostLayersOfAStage(const spec::ModelSpec& model, const spec::ParallelSpec& layout) {
-  const std::vector<int>& layers = layout.layers_per_virtual_stage;
-  if (!layers.empty()) return *std::max_element(layers.begin(), layers.end());
-  const int num_stages = layout.pipeline_parallel_size * layout.virtual_pipeline_size;
-  return (model.num_layers + num_stages - 1) / num_stages;
-}
-
-}  // namespace
 
 void SearchCounts::Reject(const spec::Violation& violation, int64_t num_layouts) {
   Rejection& rejection = rejections_[violation.constraint];
@@ -39,54 +31,55 @@ SearchResult SearchCounts::TakeResult() {
   return result;
 }
 
-bool FamilySearch::IsOut(const Family& family, spec::ParallelSpec layout, int64_t num_layouts) {
+FamilySearch::ZeroStages FamilySearch::FindZeroStages(const MeshSpace& mesh, const Family& family,
+                                                      spec::ParallelSpec layout) {
   layout.layers_per_virtual_stage = request_.fixed.layers_per_virtual_stage;
-  const auto violation = FindRuleViolation(request_, layout);
-  if (violation && violation->constraint == "target zero stage") {
-    counts_.Reject(*violation, num_layouts);
-    return true;
-  }
   // At best all layers are recomputed.
   const bool may_be_all = family.choice.recompute == RecomputeChoice::kSome;
   SetRecompute(request_, may_be_all ? RecomputeChoice::kFull : family.choice.recompute, 0, layout);
   layout.recomputed_layers_per_virtual_stage.clear();
+  const auto& partitions = Partitions(layout.pipeline_parallel_size * layout.virtual_pipeline_size);
   const auto [fewest, is_new] =
       fewest_.try_emplace({layout.pipeline_parallel_size, layout.virtual_pipeline_size});
-  if (is_new) {
-    fewest->second =
-        FewestLayers(request_.job.model, layout,
-                     Partitions(layout.pipeline_parallel_size * layout.virtual_pipeline_size));
+  if (is_new) fewest->second = FewestLayers(request_.job.model, layout, partitions);
+  ZeroStages may_fit;
+  ZeroStages seen;
+  for (const PlacedFinish& placed : mesh.finishes) {
+    layout.zero_stage = placed.finish.zero_stage;
+    if (seen.test(layout.zero_stage)) continue;
+    seen.set(layout.zero_stage);
+    const double needed_bytes = NeededBound(costs_, layout, fewest->second);
+    if (needed_bytes <= AvailableBytes()) {
+      may_fit.set(layout.zero_stage);
+      continue;
+    }
+    ZeroStages alone;
+    alone.set(layout.zero_stage);
+    RejectForMemory(layout, needed_bytes,
+                    NumFinishes(mesh, alone) * static_cast<int64_t>(partitions.size()));
   }
-  const double needed_bytes = NeededBound(costs_, layout, fewest->second);
-  if (needed_bytes <= AvailableBytes()) return false;
-  RejectForMemory(layout, needed_bytes, num_layouts);
-  return true;
+  return may_fit;
 }
 
-void FamilySearch::Open(const spec::ParallelSpec& mesh, const Family& family) {
-  spec::ParallelSpec layout = mesh;
+int64_t FamilySearch::NumFinishes(const MeshSpace& mesh, ZeroStages zero_stages) {
+  return std::count_if(mesh.finishes.begin(), mesh.finishes.end(), [&](const PlacedFinish& placed) {
+    return zero_stages.test(placed.finish.zero_stage);
+  });
+}
+
+void FamilySearch::Open(const MeshSpace& mesh, const Family& family) {
+  spec::ParallelSpec layout = mesh.layout;
   Apply(family.choice, request_, layout);
-  const auto& partitions = Partitions(layout.pipeline_parallel_size * layout.virtual_pipeline_size);
-  const auto num_partitions = static_cast<int64_t>(partitions.size());
-  std::vector<double> bounds_s;  // by partition, once a finish needs them
-  int64_t order = family.order;
-  for (const Finish& finish : FinishesOf(request_, mesh)) {
-    layout.zero_stage = finish.zero_stage;
-    layout.overlap_param_gather = finish.overlap_param_gather;
-    if (!IsOut(family, layout, num_partitions)) {
-      if (bounds_s.empty()) bounds_s = PartitionBounds(family, layout);
-      for (int64_t i = 0; i < num_partitions; ++i) {
-        // Where memory decides, each partition counts; else the fastest stands for all.
-        const bool keeps_all = request_.objective == Objective::kMemory;
-        candidates_.push({.bound_s = bounds_s[i],
-                          .order = order + (keeps_all ? i : 0),
-                          .mesh = &mesh,
-                          .family = &family,
-                          .finish = finish,
-                          .partition = static_cast<int>(i)});
-      }
-    }
-    order += num_partitions;
+  const ZeroStages zero_stages = FindZeroStages(mesh, family, layout);
+  if (zero_stages.none()) return;
+  const std::vector<double> bounds_s = PartitionBounds(family, layout);
+  for (size_t i = 0; i < bounds_s.size(); ++i) {
+    candidates_.push({.bound_s = bounds_s[i],
+                      .order = family.order,
+                      .mesh = &mesh,
+                      .family = &family,
+                      .zero_stages = zero_stages,
+                      .partition = static_cast<int>(i)});
   }
 }
 
@@ -109,77 +102,73 @@ const std::vector<std::vector<int>>& FamilySearch::Partitions(int num_virtual_st
   return known;
 }
 
-void FamilySearch::PriceFast(Candidate candidate) {
-  const FamilyChoice& choice = candidate.family->choice;
-  spec::ParallelSpec layout = *candidate.mesh;
-  Apply(choice, request_, layout);
-  layout.zero_stage = candidate.finish.zero_stage;
-  layout.overlap_param_gather = candidate.finish.overlap_param_gather;
+void FamilySearch::PricePartition(const Candidate& candidate) {
+  spec::ParallelSpec layout = candidate.mesh->layout;
+  Apply(candidate.family->choice, request_, layout);
   const int num_stages = layout.pipeline_parallel_size * layout.virtual_pipeline_size;
   layout.layers_per_virtual_stage = Partitions(num_stages)[candidate.partition];
+  layout.zero_stage = candidate.mesh->finishes.front().finish.zero_stage;
   if (auto violation = FindRuleViolation(request_, layout)) {
-    counts_.Reject(*violation, 1);
+    counts_.Reject(*violation, NumFinishes(*candidate.mesh, candidate.zero_stages));
     return;
   }
-  if (choice.recompute == RecomputeChoice::kSome) {
-    if (!SetFewestRecomputed(layout)) return;
-  } else {
-    SetRecompute(request_, choice.recompute, 0, layout);
+  for (size_t stage = 0; stage < candidate.zero_stages.size(); ++stage) {
+    if (!candidate.zero_stages.test(stage)) continue;
+    layout.zero_stage = static_cast<int>(stage);
+    PriceFinishes(candidate, layout);
   }
-  const cost_model::FastPrice price = cost_model::PriceStepFast(costs_, layout);
-  const double needed_bytes = ExactNeededBound(costs_, layout, price);
+}
+
+void FamilySearch::PriceFinishes(const Candidate& candidate, spec::ParallelSpec layout) {
+  ZeroStages alone;
+  alone.set(layout.zero_stage);
+  const int64_t num_finishes = NumFinishes(*candidate.mesh, alone);
+  const RecomputeChoice recompute = candidate.family->choice.recompute;
+  if (recompute != RecomputeChoice::kSome) {
+    SetRecompute(request_, recompute, 0, layout);
+  } else if (!SetFewestRecomputed(layout, num_finishes)) {
+    return;
+  }
+  const double needed_bytes =
+      cost_model::StepBytesOf(costs_, layout, cost_model::MakeStepLayers(request_.job, layout))
+          .needed_bytes;
   if (needed_bytes > AvailableBytes()) {
-    RejectForMemory(layout, needed_bytes);
+    RejectForMemory(layout, needed_bytes, num_finishes);
     return;
   }
-  candidate.bound_s = ExactTimeBound(costs_, price);
-  candidate.priced = static_cast<int>(priced_.size());
-  priced_.push_back(std::move(layout));
-  candidates_.push(candidate);
-}
-
-bool FamilySearch::MayFit(const spec::ParallelSpec& layout) {
-  const cost_model::FastPrice price = cost_model::PriceStepFast(costs_, layout);
-  return ExactNeededBound(costs_, layout, price) <= AvailableBytes();
-}
-
-bool FamilySearch::SetFewestRecomputed(spec::ParallelSpec& layout) {
-  const int most = MostLayersOfAStage(request_.job.model, layout);
-  layout.recompute = spec::Recompute::kNone;
-  if (most < 2 || MayFit(layout)) {
-    ++counts_.num_pruned;  // nothing needs recomputing: another family has that layout
-    return false;
-  }
-  SetRecompute(request_, RecomputeChoice::kSome, most - 1, layout);
-  if (!MayFit(layout)) {
-    const cost_model::FastPrice price = cost_model::PriceStepFast(costs_, layout);
-    RejectForMemory(layout, ExactNeededBound(costs_, layout, price));
-    return false;
-  }
-  int too_few = 0;
-  int enough = most - 1;
-  while (enough - too_few > 1) {
-    const int middle = (too_few + enough) / 2;
-    SetRecompute(request_, RecomputeChoice::kSome, middle, layout);
-    (MayFit(layout) ? enough : too_few) = middle;
-  }
-  SetRecompute(request_, RecomputeChoice::kSome, enough, layout);
-  if (request_.job.runtime.per_stage_recompute) ReduceByStage(layout);
-  return true;
-}
-
-void FamilySearch::ReduceByStage(spec::ParallelSpec& layout) {
-  // A stage's memory depends on its own layers alone, so each is reduced by itself.
-  std::vector<int>& recomputed = layout.recomputed_layers_per_virtual_stage;
-  for (int& count : recomputed) {
-    int too_few = -1;
-    int enough = count;
-    while (enough - too_few > 1) {
-      count = (too_few + enough) / 2;
-      (MayFit(layout) ? enough : too_few) = count;
+  const auto num_partitions = static_cast<int64_t>(
+      Partitions(layout.pipeline_parallel_size * layout.virtual_pipeline_size).size());
+  // Where memory decides, each partition counts; else the fastest stands for all.
+  const bool keeps_all = request_.objective == Objective::kMemory;
+  for (const PlacedFinish& placed : candidate.mesh->finishes) {
+    if (placed.finish.zero_stage != layout.zero_stage) continue;
+    layout.overlap_param_gather = placed.finish.overlap_param_gather;
+    Candidate next = candidate;
+    next.bound_s = ExactTimeBound(costs_, pricer_.StepSeconds(layout));
+    if (next.bound_s > ranking_.LongestStep()) {
+      ++counts_.num_priced;
+      continue;
     }
-    count = enough;
+    next.order += placed.place * num_partitions + (keeps_all ? candidate.partition : 0);
+    next.priced = static_cast<int>(priced_.size());
+    priced_.push_back({layout, needed_bytes});
+    candidates_.push(next);
   }
+}
+
+bool FamilySearch::SetFewestRecomputed(spec::ParallelSpec& layout, int64_t num_layouts) {
+  FewestRecomputed fewest = FindFewestRecomputed(request_, costs_, layout);
+  if (fewest.fits_without) {
+    counts_.num_pruned += num_layouts;  // another family has that layout
+    return false;
+  }
+  layout.recompute = spec::Recompute::kFull;
+  if (fewest.layers.empty()) {
+    RejectForMemory(layout, fewest.needed_bytes, num_layouts);
+    return false;
+  }
+  layout.recomputed_layers_per_virtual_stage = std::move(fewest.layers);
+  return true;
 }
 
 double FamilySearch::NextBound() const {
@@ -190,58 +179,26 @@ void FamilySearch::Advance() {
   const Candidate candidate = candidates_.top();
   candidates_.pop();
   if (candidate.priced == kNotPriced) {
-    PriceFast(candidate);
+    PricePartition(candidate);
   } else {
-    PriceAndRank(candidate);
+    Rank(candidate);
   }
 }
 
-void FamilySearch::PriceAndRank(const Candidate& candidate) {
+void FamilySearch::Rank(const Candidate& candidate) {
   constexpr double kRounding = 1e-8;
-  const auto known = best_s_.find(candidate.order);
-  if (known != best_s_.end() && candidate.bound_s > known->second * (1 - kRounding)) {
-    ++counts_.num_priced;  // another partition of the same layout is as fast
-    return;
-  }
-  const bool recomputes_some = candidate.family->choice.recompute == RecomputeChoice::kSome;
-  std::optional<RankedLayout> priced =
-      PriceExactly(std::move(priced_[candidate.priced]), recomputes_some);
-  if (!priced) return;
-  const double step_time_s = priced->report.step_time_s;
-  if (known == best_s_.end() || step_time_s < known->second) {
-    best_s_[candidate.order] = step_time_s;
-    ranking_.Add(*std::move(priced), candidate.order);
-  }
-}
-
-std::optional<RankedLayout> FamilySearch::PriceExactly(spec::ParallelSpec layout,
-                                                       bool recomputes_some) {
-  cost_model::StepPrice price = cost_model::PriceStep(costs_, layout);
-  const int most = MostLayersOfAStage(request_.job.model, layout);
-  if (!price.violations.empty() && recomputes_some) {
-    // The bound was too hopeful: more layers, the same number on every stage.
-    const std::vector<int>& recomputed = layout.recomputed_layers_per_virtual_stage;
-    int too_few = *std::max_element(recomputed.begin(), recomputed.end());
-    for (int enough = most; enough - too_few > 1;) {
-      const int middle = (too_few + enough) / 2;
-      spec::ParallelSpec more = layout;
-      SetRecompute(request_, RecomputeChoice::kSome, middle, more);
-      cost_model::StepPrice priced = cost_model::PriceStep(costs_, more);
-      if (!priced.violations.empty()) {
-        too_few = middle;
-        continue;
-      }
-      enough = middle;
-      layout = std::move(more);
-      price = std::move(priced);
-    }
-  }
-  if (!price.violations.empty()) {
-    counts_.Reject(price.violations.front(), 1);
-    return std::nullopt;
-  }
   ++counts_.num_priced;
-  return RankedLayout{std::move(layout), std::move(price.report)};
+  const auto known = best_s_.find(candidate.order);
+  // Another partition of the same layout may be as fast.
+  if (known != best_s_.end() && candidate.bound_s > known->second * (1 - kRounding)) return;
+  const Priced& priced = priced_[candidate.priced];
+  const double step_time_s = cost_model::StepSeconds(costs_, priced.layout);
+  if (known != best_s_.end() && step_time_s >= known->second) return;
+  best_s_[candidate.order] = step_time_s;
+  ranking_.Add({.parallel = priced.layout,
+                .step_time_s = step_time_s,
+                .needed_bytes = priced.needed_bytes,
+                .order = candidate.order});
 }
 
 void FamilySearch::RejectForMemory(const spec::ParallelSpec& layout, double needed_bytes,
@@ -254,8 +211,12 @@ void FamilySearch::RejectForMemory(const spec::ParallelSpec& layout, double need
 
 void FamilySearch::CountTheRest() {
   for (; !candidates_.empty(); candidates_.pop()) {
-    const bool is_priced = candidates_.top().priced != kNotPriced;
-    ++(is_priced ? counts_.num_priced : counts_.num_pruned);
+    const Candidate& left = candidates_.top();
+    if (left.priced != kNotPriced) {
+      ++counts_.num_priced;
+    } else {
+      counts_.num_pruned += NumFinishes(*left.mesh, left.zero_stages);
+    }
   }
   if (!nearest_) return;
   const cost_model::StepPrice price = cost_model::PriceStep(costs_, *nearest_);

@@ -2,16 +2,31 @@
 // their stages, and, where only some layers are recomputed, in which.
 #pragma once
 
+#include <bitset>
 #include <map>
 #include <optional>
 #include <queue>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "cost_model/step_pricer.h"
 #include "planner/ranking.h"
 #include "planner/search_bounds.h"
 
 namespace tessera::planner {
+
+// A way in which a step may end, and its place among those of the mesh.
+struct PlacedFinish {
+  Finish finish;
+  int place = 0;
+};
+
+// A mesh and the ends of a step that can be run on it; those of one ZeRO stage follow each other.
+struct MeshSpace {
+  spec::ParallelSpec layout;
+  std::vector<PlacedFinish> finishes;
+};
 
 struct Family {
   FamilyChoice choice;
@@ -35,15 +50,16 @@ class SearchCounts {
 };
 
 // Best first. A layout is a candidate three times, each time with a tighter bound: when its family
-// is opened, by its partition; then by its closed-form price; then it is priced exactly.
+// is opened, by its partition, whatever the end of the step; then, unless it lacks memory, by its
+// closed-form price; then its time is that of the full price.
 class FamilySearch {
  public:
   FamilySearch(const Request& request, cost_model::JobCosts& costs, Ranking& ranking,
                SearchCounts& counts)
-      : request_(request), costs_(costs), ranking_(ranking), counts_(counts) {}
+      : request_(request), costs_(costs), ranking_(ranking), counts_(counts), pricer_(costs) {}
 
   // Makes every layout of a family a candidate. Keeps the references.
-  void Open(const spec::ParallelSpec& mesh, const Family& family);
+  void Open(const MeshSpace& mesh, const Family& family);
 
   // What no candidate can be faster than; infinite without candidates.
   double NextBound() const;
@@ -60,12 +76,13 @@ class FamilySearch {
 
  private:
   static constexpr int kNotPriced = -1;
+  using ZeroStages = std::bitset<4>;
   struct Candidate {
     double bound_s = 0;
     int64_t order = 0;  // the same for partitions of one layout
-    const spec::ParallelSpec* mesh = nullptr;
+    const MeshSpace* mesh = nullptr;
     const Family* family = nullptr;
-    Finish finish;
+    ZeroStages zero_stages;  // that may fit
     int partition = 0;
     int priced = kNotPriced;  // index into priced_
   };
@@ -74,21 +91,25 @@ class FamilySearch {
       return a.bound_s != b.bound_s ? a.bound_s > b.bound_s : a.order > b.order;
     }
   };
+  struct Priced {
+    spec::ParallelSpec layout;
+    double needed_bytes = 0;
+  };
 
-  // Whether no partition of the family can be run with the end of the step that `layout` has, or
-  // fit: then they are counted.
-  bool IsOut(const Family& family, spec::ParallelSpec layout, int64_t num_layouts);
+  // The ZeRO stages with which any partition of the family may fit; layouts of others are counted.
+  ZeroStages FindZeroStages(const MeshSpace& mesh, const Family& family, spec::ParallelSpec layout);
   std::vector<double> PartitionBounds(const Family& family, spec::ParallelSpec layout);
-  void PriceFast(Candidate candidate);
-  void PriceAndRank(const Candidate& candidate);
-  // Recomputes the fewest layers that may fit. False where that is none or all of them.
-  bool SetFewestRecomputed(spec::ParallelSpec& layout);
-  void ReduceByStage(spec::ParallelSpec& layout);
-  bool MayFit(const spec::ParallelSpec& layout);
-  // Counts the layout; no value where it does not fit.
-  std::optional<RankedLayout> PriceExactly(spec::ParallelSpec layout, bool recomputes_some);
-  void RejectForMemory(const spec::ParallelSpec& layout, double needed_bytes,
-                       int64_t num_layouts = 1);
+  static int64_t NumFinishes(const MeshSpace& mesh, ZeroStages zero_stages);
+
+  // All ends of the step of a partition.
+  void PricePartition(const Candidate& candidate);
+  // Those of one ZeRO stage, which `layout` has.
+  void PriceFinishes(const Candidate& candidate, spec::ParallelSpec layout);
+  // Recomputes the fewest layers that fit. False where that is none or all of them: then the
+  // layouts are counted.
+  bool SetFewestRecomputed(spec::ParallelSpec& layout, int64_t num_layouts);
+  void Rank(const Candidate& candidate);
+  void RejectForMemory(const spec::ParallelSpec& layout, double needed_bytes, int64_t num_layouts);
   double AvailableBytes() const {
     return static_cast<double>(request_.job.cluster.device.memory_bytes);
   }
@@ -97,9 +118,10 @@ class FamilySearch {
   cost_model::JobCosts& costs_;
   Ranking& ranking_;
   SearchCounts& counts_;
+  cost_model::StepPricer pricer_;
   std::priority_queue<Candidate, std::vector<Candidate>, IsWorse> candidates_;
-  std::vector<spec::ParallelSpec> priced_;
-  std::map<int64_t, double> best_s_;  // exact, by order
+  std::vector<Priced> priced_;
+  std::unordered_map<int64_t, double> best_s_;  // by order
   std::map<int, std::vector<std::vector<int>>> partitions_;
   std::map<std::pair<int, int>, StageForms> fewest_;  // by pipeline stages and chunks
   std::optional<spec::ParallelSpec> nearest_;

@@ -17,47 +17,46 @@ std::array<int, 6> MeshOf(const spec::ParallelSpec& parallel) {
 }
 
 template <typename Entries>
-std::vector<RankedLayout> LayoutsOf(Entries& entries) {
-  std::vector<RankedLayout> layouts;
-  for (auto& entry : entries) layouts.push_back(std::move(entry.layout));
+std::vector<spec::ParallelSpec> LayoutsOf(Entries& entries) {
+  std::vector<spec::ParallelSpec> layouts;
+  for (auto& entry : entries) layouts.push_back(std::move(entry.parallel));
   return layouts;
 }
 
 }  // namespace
 
 bool Ranking::IsFaster(const Entry& a, const Entry& b) {
-  if (a.step_time_s() != b.step_time_s()) return a.step_time_s() < b.step_time_s();
+  if (a.step_time_s != b.step_time_s) return a.step_time_s < b.step_time_s;
   return a.order < b.order;
 }
 
 double Ranking::LongestStep() const {
   if (request_.objective == Objective::kMemory) {
-    return rows_.empty() ? kAnyTime : rows_.front().step_time_s() * (1 + request_.slack_share);
+    return rows_.empty() ? kAnyTime : rows_.front().step_time_s * (1 + request_.slack_share);
   }
   if (static_cast<int>(rows_.size()) < num_rows_) return kAnyTime;
-  const double last_row_s = rows_.back().step_time_s();
+  const double last_row_s = rows_.back().step_time_s;
   const bool has_meshes = static_cast<int>(meshes_.size()) >= num_meshes_;
-  const double last_mesh_s = has_meshes ? meshes_[num_meshes_ - 1].step_time_s() : kAnyTime;
+  const double last_mesh_s = has_meshes ? meshes_[num_meshes_ - 1].step_time_s : kAnyTime;
   return std::clamp(last_mesh_s, last_row_s, last_row_s * (1 + kMeshMargin));
 }
 
-void Ranking::Add(RankedLayout layout, int64_t order) {
-  const Entry entry{std::move(layout), order};
+void Ranking::Add(const Entry& entry) {
   AddToMeshes(entry);
-  std::erase_if(rows_, [&](const Entry& row) { return row.order == order; });
+  std::erase_if(rows_, [&](const Entry& row) { return row.order == entry.order; });
   rows_.insert(std::upper_bound(rows_.begin(), rows_.end(), entry, IsFaster), entry);
   if (request_.objective == Objective::kMemory) {
     const double longest_s = LongestStep();
-    std::erase_if(rows_, [&](const Entry& row) { return row.step_time_s() > longest_s; });
+    std::erase_if(rows_, [&](const Entry& row) { return row.step_time_s > longest_s; });
   } else if (static_cast<int>(rows_.size()) > num_rows_) {
     rows_.pop_back();
   }
 }
 
 void Ranking::AddToMeshes(const Entry& entry) {
-  const auto mesh = MeshOf(entry.layout.parallel);
+  const auto mesh = MeshOf(entry.parallel);
   const auto known = std::find_if(meshes_.begin(), meshes_.end(), [&](const Entry& other) {
-    return MeshOf(other.layout.parallel) == mesh;
+    return MeshOf(other.parallel) == mesh;
   });
   if (known != meshes_.end()) {
     if (!IsFaster(entry, *known)) return;
@@ -66,17 +65,17 @@ void Ranking::AddToMeshes(const Entry& entry) {
   meshes_.insert(std::upper_bound(meshes_.begin(), meshes_.end(), entry, IsFaster), entry);
 }
 
-std::vector<RankedLayout> Ranking::TakeRows() {
+std::vector<spec::ParallelSpec> Ranking::TakeRows() {
   if (request_.objective == Objective::kMemory) {
-    std::stable_sort(rows_.begin(), rows_.end(), [&](const Entry& a, const Entry& b) {
-      return NeededBytesOf(request_, a.layout) < NeededBytesOf(request_, b.layout);
+    std::stable_sort(rows_.begin(), rows_.end(), [](const Entry& a, const Entry& b) {
+      return a.needed_bytes < b.needed_bytes;
     });
     if (static_cast<int>(rows_.size()) > num_rows_) rows_.resize(num_rows_);
   }
   return LayoutsOf(rows_);
 }
 
-std::vector<RankedLayout> Ranking::TakeMeshes() {
+std::vector<spec::ParallelSpec> Ranking::TakeMeshes() {
   if (static_cast<int>(meshes_.size()) > num_meshes_) meshes_.resize(num_meshes_);
   return LayoutsOf(meshes_);
 }

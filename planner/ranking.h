@@ -16,19 +16,21 @@ class Ranking {
   // A layout that takes longer changes nothing.
   double LongestStep() const;
 
-  // `order` is the place of the layout in the space: of equals, the earlier is the better. Takes
-  // the place of a row of the same order.
-  void Add(RankedLayout layout, int64_t order);
+  // What a layout is ranked by. `order` is its place in the space: of equals, the earlier is the
+  // better.
+  struct Entry {
+    spec::ParallelSpec parallel;
+    double step_time_s = 0;
+    double needed_bytes = 0;  // what the memory limit holds against a device
+    int64_t order = 0;
+  };
+  // Takes the place of a row of the same order.
+  void Add(const Entry& entry);
 
-  std::vector<RankedLayout> TakeRows();
-  std::vector<RankedLayout> TakeMeshes();
+  std::vector<spec::ParallelSpec> TakeRows();
+  std::vector<spec::ParallelSpec> TakeMeshes();
 
  private:
-  struct Entry {
-    RankedLayout layout;
-    int64_t order = 0;
-    double step_time_s() const { return layout.report.step_time_s; }
-  };
   static bool IsFaster(const Entry& a, const Entry& b);
   void AddToMeshes(const Entry& entry);
 

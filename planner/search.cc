@@ -40,7 +40,7 @@ class Searcher {
         families_(request, costs, ranking_, counts_) {}
 
   SearchResult Run() {
-    meshes_ = MeshesOf(request_);
+    for (spec::ParallelSpec& mesh : MeshesOf(request_)) meshes_.push_back({std::move(mesh), {}});
     for (size_t i = 0; i < meshes_.size(); ++i) ListFamilies(i);
     std::stable_sort(open_.begin(), open_.end(),
                      [](const Family& a, const Family& b) { return a.bound_s < b.bound_s; });
@@ -61,17 +61,29 @@ class Searcher {
     for (; next < open_.size(); ++next) counts_.num_pruned += open_[next].num_layouts;
     families_.CountTheRest();
     SearchResult result = counts_.TakeResult();
-    result.rows = ranking_.TakeRows();
-    result.meshes = ranking_.TakeMeshes();
+    result.rows = Priced(ranking_.TakeRows());
+    result.meshes = Priced(ranking_.TakeMeshes());
     return result;
   }
 
  private:
+  std::vector<RankedLayout> Priced(std::vector<spec::ParallelSpec> layouts) const {
+    std::vector<RankedLayout> priced;
+    for (spec::ParallelSpec& layout : layouts) {
+      cost_model::StepPrice price = cost_model::PriceStep(costs_, layout);
+      priced.push_back({std::move(layout), std::move(price.report)});
+    }
+    return priced;
+  }
+
   // Counts a mesh out, or lists its families.
   void ListFamilies(size_t mesh) {
-    const MeshChoices choices = ChoicesOf(request_, meshes_[mesh]);
-    spec::ParallelSpec layout = meshes_[mesh];
-    layout.zero_stage = choices.finishes.front().zero_stage;
+    const MeshChoices choices = ChoicesOf(request_, meshes_[mesh].layout);
+    KeepRunnableFinishes(choices, meshes_[mesh]);
+    const std::vector<PlacedFinish>& finishes = meshes_[mesh].finishes;
+    spec::ParallelSpec layout = meshes_[mesh].layout;
+    layout.zero_stage =
+        (finishes.empty() ? choices.finishes.front() : finishes.front().finish).zero_stage;
     const auto num_finishes = static_cast<int64_t>(choices.finishes.size());
     std::map<int, int64_t> num_partitions;  // by chunks
     int64_t num_of_chunkings = 0;
@@ -94,12 +106,29 @@ class Searcher {
                   .mesh = mesh,
                   .order = order_,
                   .num_layouts = num_finishes * num_partitions[choice.chunking.num_chunks]},
-                 layout);
+                 num_finishes, layout);
     });
   }
 
+  // Sets the ends of a step that the target runs on a mesh, and why others are out.
+  void KeepRunnableFinishes(const MeshChoices& choices, MeshSpace& mesh) {
+    finish_violation_.reset();
+    spec::ParallelSpec sharded;
+    sharded.data_parallel_size = mesh.layout.data_parallel_size * mesh.layout.context_parallel_size;
+    int place = 0;
+    for (const Finish& finish : choices.finishes) {
+      sharded.zero_stage = finish.zero_stage;
+      if (auto violation = FindTargetViolation(request_, sharded)) {
+        finish_violation_ = std::move(violation);
+      } else {
+        mesh.finishes.push_back({finish, place});
+      }
+      ++place;
+    }
+  }
+
   // Counts a family out, or gives it its bound. `layout` has the mesh.
-  void ListFamily(Family family, spec::ParallelSpec& layout) {
+  void ListFamily(Family family, int64_t num_finishes, spec::ParallelSpec& layout) {
     const FamilyChoice& choice = family.choice;
     order_ += family.num_layouts;
     Apply(choice, request_, layout);
@@ -108,12 +137,18 @@ class Searcher {
       violation_ = FindRuleViolation(request_, layout);
     }
     last_choice_ = choice;
-    // Other partitions or ends of the step may do.
-    const bool is_of_some = violation_ && (violation_->constraint == "target uneven stages" ||
-                                           violation_->constraint == "target zero stage");
+    // Other partitions may do.
+    const bool is_of_some = violation_ && violation_->constraint == "target uneven stages";
     if (violation_ && !is_of_some) {
       counts_.Reject(*violation_, family.num_layouts);
       return;
+    }
+    if (finish_violation_) {
+      const int64_t num_partitions = family.num_layouts / num_finishes;
+      const auto num_runnable = static_cast<int64_t>(meshes_[family.mesh].finishes.size());
+      counts_.Reject(*finish_violation_, (num_finishes - num_runnable) * num_partitions);
+      family.num_layouts = num_runnable * num_partitions;
+      if (num_runnable == 0) return;
     }
     const bool may_keep_all = choice.recompute == RecomputeChoice::kSome;
     SetRecompute(request_, may_keep_all ? RecomputeChoice::kNone : choice.recompute, 0, layout);
@@ -143,10 +178,11 @@ class Searcher {
   SearchCounts counts_;
   Ranking ranking_;
   FamilySearch families_;
-  std::vector<spec::ParallelSpec> meshes_;
+  std::vector<MeshSpace> meshes_;
   std::vector<Family> open_;
   std::optional<FamilyChoice> last_choice_;
-  std::optional<spec::Violation> violation_;  // of it
+  std::optional<spec::Violation> violation_;         // of it
+  std::optional<spec::Violation> finish_violation_;  // of some ends of the step on the mesh
   int64_t order_ = 0;
 };
 

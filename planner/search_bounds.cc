@@ -9,6 +9,11 @@
 namespace tessera::planner {
 namespace {
 
+// What all wait for the slowest device grows with the pipeline's time.
+double WithStraggler(const cost_model::JobCosts& costs, double pipeline_s) {
+  return pipeline_s * (1 + costs.network().straggler_share);
+}
+
 // Work of the whole model for one micro-batch, as if on one stage.
 double WholeModelSeconds(cost_model::JobCosts& costs, const spec::ParallelSpec& layout) {
   const spec::ModelSpec& model = costs.job().model;
@@ -19,30 +24,6 @@ double WholeModelSeconds(cost_model::JobCosts& costs, const spec::ParallelSpec& 
   const cost_model::BlockCost cost = cost_model::StageCost(
       costs.MicrobatchOf(layout, recompute).blocks, spec::CountForms(model, all), all);
   return cost.Forward() + cost.Backward();
-}
-
-// Fewest over most layers of the chunks of a stage, where they differ most.
-double ChunkEvenness(const spec::ModelSpec& model, const spec::ParallelSpec& layout) {
-  const int num_stages = layout.pipeline_parallel_size;
-  const int num_chunks = layout.virtual_pipeline_size;
-  if (num_chunks == 1) return 1;
-  const std::vector<int>& layers = layout.layers_per_virtual_stage;
-  if (layers.empty()) {
-    const int share = model.num_layers / (num_stages * num_chunks);
-    const bool is_even = model.num_layers % (num_stages * num_chunks) == 0;
-    return is_even ? 1 : static_cast<double>(share) / (share + 1);
-  }
-  double evenness = 1;
-  for (int stage = 0; stage < num_stages; ++stage) {
-    int fewest = layers[stage];
-    int most = layers[stage];
-    for (int chunk = 1; chunk < num_chunks; ++chunk) {
-      fewest = std::min(fewest, layers[chunk * num_stages + stage]);
-      most = std::max(most, layers[chunk * num_stages + stage]);
-    }
-    if (most > 0) evenness = std::min(evenness, static_cast<double>(fewest) / most);
-  }
-  return evenness;
 }
 
 }  // namespace
@@ -61,7 +42,7 @@ double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layo
     const double ranks_per_stage = static_cast<double>(job.num_devices) / p;
     bound_s = std::max(bound_s, m * work_s * ranks_per_stage / job.cluster.shared_compute_units);
   }
-  return bound_s;
+  return WithStraggler(costs, bound_s);
 }
 
 double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout) {
@@ -89,7 +70,7 @@ double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec&
     bound_s = std::max(bound_s, before_s + m * work_s);
     before_s += first_s;
   }
-  return bound_s;
+  return WithStraggler(costs, bound_s);
 }
 
 StageForms FewestLayers(const spec::ModelSpec& model, const spec::ParallelSpec& layout,
@@ -124,16 +105,11 @@ double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout
   return cost_model::StepBytesOf(costs, layout, parts, cost_model::Padding::kNone).needed_bytes;
 }
 
-double ExactTimeBound(const cost_model::JobCosts& costs, const cost_model::FastPrice& price) {
+double ExactTimeBound(const cost_model::JobCosts& costs, double fast_s) {
   constexpr double kRounding = 1e-9;
   constexpr double kExtrapolation = 0.02;
   const bool is_crowded = cost_model::Oversubscription(costs) > 1;
-  return price.step_time_s * (1 - (is_crowded ? kExtrapolation : kRounding));
-}
-
-double ExactNeededBound(const cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
-                        const cost_model::FastPrice& price) {
-  return price.needed_bytes * ChunkEvenness(costs.job().model, layout);
+  return fast_s * (1 - (is_crowded ? kExtrapolation : kRounding));
 }
 
 }  // namespace tessera::planner

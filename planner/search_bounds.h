@@ -33,13 +33,8 @@ StageForms FewestLayers(const spec::ModelSpec& model, const spec::ParallelSpec& 
 double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
                    const StageForms& fewest);
 
-// Of a layout's fast price, what the exact one cannot be below. On a pool with more ranks than
-// cores, long runs are extrapolated: the bound leaves 2 % for that.
-double ExactTimeBound(const cost_model::JobCosts& costs, const cost_model::FastPrice& price);
-
-// Likewise of what the memory limit holds against the device's memory. The fast price takes every
-// chunk of an interleaved stage for its largest.
-double ExactNeededBound(const cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
-                        const cost_model::FastPrice& price);
+// Of a layout's fast price in seconds, what the exact one cannot be below. On a pool with more
+// ranks than cores, long runs are extrapolated: the bound leaves 2 % for that.
+double ExactTimeBound(const cost_model::JobCosts& costs, double fast_s);
 
 }  // namespace tessera::planner
