@@ -8,8 +8,8 @@
 namespace tessera::cost_model {
 namespace {
 
-// Packs what MicrobatchCost depends on. FindViolations keeps sizes below 2^31.
-LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute recompute) {
+// Packs what BlockCosts depend on. FindViolations keeps sizes below 2^31.
+LayoutKey BlocksKey(const spec::ParallelSpec& parallel, spec::Recompute recompute) {
   LayoutKey key;
   key.AddSize(parallel.micro_batch_size);
   key.AddSize(parallel.tensor_parallel_size);
@@ -20,13 +20,27 @@ LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute reco
   key.AddChoice(static_cast<uint64_t>(recompute));
   key.AddChoice(static_cast<uint64_t>(parallel.attention));
   key.AddChoice(static_cast<uint64_t>(parallel.context_kind));
-  key.AddChoice(parallel.schedule == spec::ScheduleKind::kInterleaved);
-  key.AddChoice(parallel.pipeline_parallel_size > 1);
   key.AddChoice(parallel.overlap_tp_comm);
   // In the usual rank order no axis that is missing here lies inside the groups of a layer.
   const static spec::ParallelSpec kUsual;
   key.AddSize(parallel.rank_order == kUsual.rank_order ? 0 : parallel.data_parallel_size);
   return key;
+}
+
+// What MicrobatchCost depends on.
+LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute recompute) {
+  LayoutKey key = BlocksKey(parallel, recompute);
+  key.AddChoice(parallel.schedule == spec::ScheduleKind::kInterleaved);
+  key.AddChoice(parallel.pipeline_parallel_size > 1);
+  return key;
+}
+
+// `parallel` with every layer recomputed in one way.
+spec::ParallelSpec Alike(const spec::ParallelSpec& parallel, spec::Recompute recompute) {
+  spec::ParallelSpec alike = parallel;
+  alike.recompute = recompute;
+  alike.recomputed_layers_per_virtual_stage.clear();
+  return alike;
 }
 
 LayoutKey ParametersKey(const spec::ParallelSpec& parallel) {
@@ -54,11 +68,10 @@ LayoutKey StateKey(const spec::ParallelSpec& parallel, const RankLayers& layers,
   return key;
 }
 
-MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device, const Network& network,
+MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device,
                                   const spec::ParallelSpec& parallel) {
   MicrobatchCost cost;
   cost.shape = spec::MakeLocalShape(job.model, job.training, parallel);
-  cost.blocks = MakeBlockCosts(job.model, job.training, parallel, device, network, job.convention);
   for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
     const spec::LayerForm form = spec::FormAt(i);
     if (!spec::FirstLayerOf(job.model, form)) continue;
@@ -95,14 +108,21 @@ JobCosts::JobCosts(Job job)
           MakeRankDevice(job_.cluster, job_.training.precision, job_.num_devices, job_.runtime)),
       network_(MakeNetwork(job_.cluster, job_.num_devices)) {}
 
+const BlockCosts& JobCosts::BlocksOf(const spec::ParallelSpec& parallel,
+                                     spec::Recompute recompute) {
+  const auto [entry, is_new] = blocks_.try_emplace(BlocksKey(parallel, recompute));
+  if (is_new) {
+    entry->second = MakeBlockCosts(job_.model, job_.training, Alike(parallel, recompute), device_,
+                                   network_, job_.convention);
+  }
+  return entry->second;
+}
+
 const MicrobatchCost& JobCosts::MicrobatchOf(const spec::ParallelSpec& parallel,
                                              spec::Recompute recompute) {
   const auto [entry, is_new] = microbatches_.try_emplace(MicrobatchKey(parallel, recompute));
   if (is_new) {
-    spec::ParallelSpec alike = parallel;
-    alike.recompute = recompute;
-    alike.recomputed_layers_per_virtual_stage.clear();
-    entry->second = MakeMicrobatchCost(job_, device_, network_, alike);
+    entry->second = MakeMicrobatchCost(job_, device_, Alike(parallel, recompute));
   }
   return entry->second;
 }

@@ -21,10 +21,9 @@ struct Job {
   spec::RuntimeSpec runtime;
 };
 
-// One micro-batch on one rank.
+// One micro-batch on one rank: what it holds and sends.
 struct MicrobatchCost {
   spec::LocalShape shape;
-  BlockCosts blocks;
   spec::PerForm<int64_t> layer_saved_bytes = {};
   spec::PerForm<int64_t> layer_running_bytes = {};         // recomputed tensors and the working set
   spec::PerForm<int64_t> layer_weight_operand_bytes = {};  // between the parts of a backward pass
@@ -70,10 +69,14 @@ class JobCosts {
   const Network& network() const { return network_; }
 
   // The references stay valid as long as this object.
+  const BlockCosts& BlocksOf(const spec::ParallelSpec& parallel) {
+    return BlocksOf(parallel, parallel.recompute);
+  }
+  // As if every layer were recomputed like that.
+  const BlockCosts& BlocksOf(const spec::ParallelSpec& parallel, spec::Recompute recompute);
   const MicrobatchCost& MicrobatchOf(const spec::ParallelSpec& parallel) {
     return MicrobatchOf(parallel, parallel.recompute);
   }
-  // As if every layer were recomputed like that.
   const MicrobatchCost& MicrobatchOf(const spec::ParallelSpec& parallel, spec::Recompute recompute);
   const ParameterCounts& ParametersOf(const spec::ParallelSpec& parallel);
   const ParameterItems& ItemsOf(const spec::ParallelSpec& parallel);
@@ -84,6 +87,7 @@ class JobCosts {
   Job job_;
   RankDevice device_;
   Network network_;
+  std::unordered_map<LayoutKey, BlockCosts, LayoutKeyHash> blocks_;
   std::unordered_map<LayoutKey, MicrobatchCost, LayoutKeyHash> microbatches_;
   std::unordered_map<LayoutKey, ParameterCounts, LayoutKeyHash> parameters_;
   std::unordered_map<LayoutKey, ParameterItems, LayoutKeyHash> items_;

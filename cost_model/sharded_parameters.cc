@@ -136,14 +136,14 @@ class StageWaits {
 void AddParameterWaits(JobCosts& costs, const spec::ParallelSpec& parallel, bool overlaps,
                        StepParts& parts) {
   const ModelComm comm = MakeModelComm(costs, parallel, parts.groups);
-  const BlockCosts& blocks = costs.MicrobatchOf(parallel).blocks;
+  const BlockCosts& blocks = costs.BlocksOf(parallel);
   for (size_t i = 0; i < parts.stages.size(); ++i) {
     StageWaits stage(comm, overlaps, costs.job().cluster.collectives.overlap_slowdown);
     if (parts.recomputed.empty()) {
       stage.AddLayers(blocks, parts.forms[i]);
     } else {
       stage.AddLayers(blocks, parts.recomputed[i]);
-      stage.AddLayers(costs.MicrobatchOf(parallel, spec::Recompute::kNone).blocks,
+      stage.AddLayers(costs.BlocksOf(parallel, spec::Recompute::kNone),
                       KeptForms(parts, i));
     }
     const Waits waits = stage.Finish(blocks, parts.stages[i]);

@@ -82,10 +82,10 @@ bool IsLikeTheOneBefore(const StepParts& parts, size_t i) {
 
 std::vector<BlockCost> StageCosts(JobCosts& costs, const spec::ParallelSpec& parallel,
                                   const StepParts& parts) {
-  const BlockCosts& blocks = costs.MicrobatchOf(parallel).blocks;
+  const BlockCosts& blocks = costs.BlocksOf(parallel);
   const bool keeps_some = !parts.recomputed.empty();
   const BlockCosts& kept =
-      keeps_some ? costs.MicrobatchOf(parallel, spec::Recompute::kNone).blocks : blocks;
+      keeps_some ? costs.BlocksOf(parallel, spec::Recompute::kNone) : blocks;
   std::vector<BlockCost> stage_costs(parts.stages.size());
   for (size_t i = 0; i < parts.stages.size(); ++i) {
     if (IsLikeTheOneBefore(parts, i)) {

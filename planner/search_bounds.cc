@@ -22,7 +22,7 @@ double WholeModelSeconds(cost_model::JobCosts& costs, const spec::ParallelSpec& 
   const bool recomputes_all = layout.recomputed_layers_per_virtual_stage.empty();
   const spec::Recompute recompute = recomputes_all ? layout.recompute : spec::Recompute::kNone;
   const cost_model::BlockCost cost = cost_model::StageCost(
-      costs.MicrobatchOf(layout, recompute).blocks, spec::CountForms(model, all), all);
+      costs.BlocksOf(layout, recompute), spec::CountForms(model, all), all);
   return cost.Forward() + cost.Backward();
 }
 
@@ -49,7 +49,7 @@ double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec&
   const cost_model::Job& job = costs.job();
   const bool recomputes_all = layout.recomputed_layers_per_virtual_stage.empty();
   const spec::Recompute recompute = recomputes_all ? layout.recompute : spec::Recompute::kNone;
-  const cost_model::BlockCosts& blocks = costs.MicrobatchOf(layout, recompute).blocks;
+  const cost_model::BlockCosts& blocks = costs.BlocksOf(layout, recompute);
   const auto m = static_cast<double>(spec::NumMicrobatches(job.training, layout));
   const int p = layout.pipeline_parallel_size;
   const bool ends_in_order = layout.schedule != spec::ScheduleKind::kZeroBubbleH1;

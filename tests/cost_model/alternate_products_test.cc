@@ -60,7 +60,7 @@ TEST(AlternateProductsTest, RecomputesPartOfWhatFullRecomputationDoes) {
   cost_model::JobCosts costs(job);
   ParallelSpec parallel;
   const auto recompute_flops = [&](Recompute recompute) {
-    return costs.MicrobatchOf(parallel, recompute).blocks.layers[0].recompute_flops;
+    return costs.BlocksOf(parallel, recompute).layers[0].recompute_flops;
   };
   // 2 FLOPs for each of 8192 tokens, 4096 inputs and 1024 + 4096 + 14336 columns.
   EXPECT_DOUBLE_EQ(recompute_flops(Recompute::kSelective), 2.0 * 8192 * 4096 * 19456);

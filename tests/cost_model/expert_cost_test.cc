@@ -86,7 +86,7 @@ TEST(ExpertCostTest, LayersOfEachFormCountOnTheirStage) {
   JobCosts costs(job);
   const spec::ParallelSpec parallel = Layout(2, 1, 4, 4);  // two layers a stage: the first dense
   const StepParts parts = MakeStepParts(costs, parallel);
-  const BlockCosts& blocks = costs.MicrobatchOf(parallel).blocks;
+  const BlockCosts& blocks = costs.BlocksOf(parallel);
   const BlockCost& dense = blocks.layers[spec::IndexOf({})];
   const BlockCost& experts = blocks.layers[spec::IndexOf({.has_experts = true})];
   EXPECT_DOUBLE_EQ(parts.costs[0].forward_s, 2 * dense.forward_s + blocks.embedding.forward_s);

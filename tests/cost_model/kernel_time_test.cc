@@ -117,14 +117,14 @@ TEST(KernelTimeTest, ThePassOfASmallModelIsBoundByTheHost) {
   const spec::VirtualStage layer{.num_layers = 1};
   spec::PerForm<int> one{};
   one[0] = 1;
-  const BlockCost slow_host = StageCost(JobCosts(job).MicrobatchOf(parallel).blocks, one, layer);
+  const BlockCost slow_host = StageCost(JobCosts(job).BlocksOf(parallel), one, layer);
   // Norm, product, attention, product, residual, norm, product, product, residual.
   EXPECT_NEAR(slow_host.Forward(), 9e-3, 1e-9);
   job.runtime.host_time_factor = 0;  // captured graphs
-  const BlockCost no_host = StageCost(JobCosts(job).MicrobatchOf(parallel).blocks, one, layer);
+  const BlockCost no_host = StageCost(JobCosts(job).BlocksOf(parallel), one, layer);
   EXPECT_LT(no_host.Forward(), 1e-3);
   job.runtime.host_time_factor = 1e-4;
-  const BlockCost fast_host = StageCost(JobCosts(job).MicrobatchOf(parallel).blocks, one, layer);
+  const BlockCost fast_host = StageCost(JobCosts(job).BlocksOf(parallel), one, layer);
   EXPECT_DOUBLE_EQ(fast_host.Forward(), no_host.Forward());
   EXPECT_DOUBLE_EQ(fast_host.Backward(), no_host.Backward());
 }
