@@ -143,8 +143,7 @@ void AddParameterWaits(JobCosts& costs, const spec::ParallelSpec& parallel, bool
       stage.AddLayers(blocks, parts.forms[i]);
     } else {
       stage.AddLayers(blocks, parts.recomputed[i]);
-      stage.AddLayers(costs.BlocksOf(parallel, spec::Recompute::kNone),
-                      KeptForms(parts, i));
+      stage.AddLayers(costs.BlocksOf(parallel, spec::Recompute::kNone), KeptForms(parts, i));
     }
     const Waits waits = stage.Finish(blocks, parts.stages[i]);
     parts.costs[i].forward_comm.data_s += waits.forward_s;

@@ -84,8 +84,7 @@ std::vector<BlockCost> StageCosts(JobCosts& costs, const spec::ParallelSpec& par
                                   const StepParts& parts) {
   const BlockCosts& blocks = costs.BlocksOf(parallel);
   const bool keeps_some = !parts.recomputed.empty();
-  const BlockCosts& kept =
-      keeps_some ? costs.BlocksOf(parallel, spec::Recompute::kNone) : blocks;
+  const BlockCosts& kept = keeps_some ? costs.BlocksOf(parallel, spec::Recompute::kNone) : blocks;
   std::vector<BlockCost> stage_costs(parts.stages.size());
   for (size_t i = 0; i < parts.stages.size(); ++i) {
     if (IsLikeTheOneBefore(parts, i)) {

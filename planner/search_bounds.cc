@@ -21,8 +21,8 @@ double WholeModelSeconds(cost_model::JobCosts& costs, const spec::ParallelSpec& 
       .num_layers = model.num_layers, .has_embedding = true, .has_head = true};
   const bool recomputes_all = layout.recomputed_layers_per_virtual_stage.empty();
   const spec::Recompute recompute = recomputes_all ? layout.recompute : spec::Recompute::kNone;
-  const cost_model::BlockCost cost = cost_model::StageCost(
-      costs.BlocksOf(layout, recompute), spec::CountForms(model, all), all);
+  const cost_model::BlockCost cost =
+      cost_model::StageCost(costs.BlocksOf(layout, recompute), spec::CountForms(model, all), all);
   return cost.Forward() + cost.Backward();
 }
 
