@@ -9,6 +9,12 @@
 #include "planner/fewest_recomputed.h"
 
 namespace tessera::planner {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-9;
+
+}  // namespace
 
 void SearchCounts::Reject(const spec::Violation& violation, int64_t num_layouts) {
   Rejection& rejection = rejections_[violation.constraint];
@@ -72,7 +78,7 @@ void FamilySearch::Open(const MeshSpace& mesh, const Family& family) {
   Apply(family.choice, request_, layout);
   const ZeroStages zero_stages = FindZeroStages(mesh, family, layout);
   if (zero_stages.none()) return;
-  const std::vector<double> bounds_s = PartitionBounds(family, layout);
+  const std::vector<double> bounds_s = PartitionBounds(mesh, family, zero_stages, layout);
   for (size_t i = 0; i < bounds_s.size(); ++i) {
     candidates_.push({.bound_s = bounds_s[i],
                       .order = family.order,
@@ -83,17 +89,42 @@ void FamilySearch::Open(const MeshSpace& mesh, const Family& family) {
   }
 }
 
-std::vector<double> FamilySearch::PartitionBounds(const Family& family, spec::ParallelSpec layout) {
+std::vector<double> FamilySearch::PartitionBounds(const MeshSpace& mesh, const Family& family,
+                                                  ZeroStages zero_stages,
+                                                  spec::ParallelSpec layout) {
   const bool may_keep_all = family.choice.recompute == RecomputeChoice::kSome;
-  std::vector<double> bounds_s;
-  for (const std::vector<int>& layers :
-       Partitions(layout.pipeline_parallel_size * layout.virtual_pipeline_size)) {
+  const auto& partitions = Partitions(layout.pipeline_parallel_size * layout.virtual_pipeline_size);
+  std::vector<PartitionBound> bounds;
+  double window_s = 0;
+  for (const std::vector<int>& layers : partitions) {
     layout.layers_per_virtual_stage = layers;
     SetRecompute(request_, may_keep_all ? RecomputeChoice::kNone : family.choice.recompute, 0,
                  layout);
-    bounds_s.push_back(std::max(family.bound_s, PartitionTimeBound(costs_, layout)));
+    bounds.push_back(PartitionTimeBound(costs_, layout));
+    window_s = std::max(window_s, bounds.back().first_backward_s);
+  }
+  // Layers that may be recomputed make the pass longer.
+  if (may_keep_all || !layout.recomputed_layers_per_virtual_stage.empty()) window_s = kNever;
+  const double end_s = EndBound(mesh, zero_stages, layout, window_s);
+  std::vector<double> bounds_s;
+  for (const PartitionBound& bound : bounds) {
+    bounds_s.push_back(std::max(family.bound_s, bound.time_s + end_s));
   }
   return bounds_s;
+}
+
+double FamilySearch::EndBound(const MeshSpace& mesh, ZeroStages zero_stages,
+                              spec::ParallelSpec layout, double window_s) {
+  const StageForms& fewest =
+      fewest_.at({layout.pipeline_parallel_size, layout.virtual_pipeline_size});
+  double least_s = kNever;
+  for (const PlacedFinish& placed : mesh.finishes) {
+    if (!zero_stages.test(placed.finish.zero_stage)) continue;
+    layout.zero_stage = placed.finish.zero_stage;
+    layout.overlap_param_gather = placed.finish.overlap_param_gather;
+    least_s = std::min(least_s, EndTimeBound(costs_, layout, fewest, window_s));
+  }
+  return least_s * (1 - kRounding);
 }
 
 const std::vector<std::vector<int>>& FamilySearch::Partitions(int num_virtual_stages) {
@@ -163,16 +194,13 @@ bool FamilySearch::SetFewestRecomputed(spec::ParallelSpec& layout, int64_t num_l
     return false;
   }
   layout.recompute = spec::Recompute::kFull;
-  if (fewest.layers.empty()) {
-    RejectForMemory(layout, fewest.needed_bytes, num_layouts);
-    return false;
-  }
   layout.recomputed_layers_per_virtual_stage = std::move(fewest.layers);
-  return true;
+  if (!fewest.fits) RejectForMemory(layout, fewest.needed_bytes, num_layouts);
+  return fewest.fits;
 }
 
 double FamilySearch::NextBound() const {
-  return candidates_.empty() ? std::numeric_limits<double>::infinity() : candidates_.top().bound_s;
+  return candidates_.empty() ? kNever : candidates_.top().bound_s;
 }
 
 void FamilySearch::Advance() {
@@ -186,11 +214,11 @@ void FamilySearch::Advance() {
 }
 
 void FamilySearch::Rank(const Candidate& candidate) {
-  constexpr double kRounding = 1e-8;
+  constexpr double kTie = 1e-8;
   ++counts_.num_priced;
   const auto known = best_s_.find(candidate.order);
   // Another partition of the same layout may be as fast.
-  if (known != best_s_.end() && candidate.bound_s > known->second * (1 - kRounding)) return;
+  if (known != best_s_.end() && candidate.bound_s > known->second * (1 - kTie)) return;
   const Priced& priced = priced_[candidate.priced];
   const double step_time_s = cost_model::StepSeconds(costs_, priced.layout);
   if (known != best_s_.end() && step_time_s >= known->second) return;

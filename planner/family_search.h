@@ -98,7 +98,12 @@ class FamilySearch {
 
   // The ZeRO stages with which any partition of the family may fit; layouts of others are counted.
   ZeroStages FindZeroStages(const MeshSpace& mesh, const Family& family, spec::ParallelSpec layout);
-  std::vector<double> PartitionBounds(const Family& family, spec::ParallelSpec layout);
+  std::vector<double> PartitionBounds(const MeshSpace& mesh, const Family& family,
+                                      ZeroStages zero_stages, spec::ParallelSpec layout);
+  // The least EndTimeBound of the ends of a step with these ZeRO stages. REQUIRES: fewest_ of the
+  // layout's stages are known.
+  double EndBound(const MeshSpace& mesh, ZeroStages zero_stages, spec::ParallelSpec layout,
+                  double window_s);
   static int64_t NumFinishes(const MeshSpace& mesh, ZeroStages zero_stages);
 
   // All ends of the step of a partition.

@@ -86,10 +86,12 @@ FewestRecomputed FindFewestRecomputed(const Request& request, cost_model::JobCos
                                       spec::ParallelSpec layout) {
   Recomputation recomputation(request, costs, layout);
   const int most = recomputation.MostLayersOfAStage();
-  if (most < 2 || recomputation.FitsWithout()) return {.layers = {}, .fits_without = true};
+  if (most < 2 || recomputation.FitsWithout()) return {.fits_without = true, .layers = {}};
   recomputation.SetAll(most - 1);
   const double needed_bytes = recomputation.NeededBytes();
-  if (!recomputation.Fits(needed_bytes)) return {.layers = {}, .needed_bytes = needed_bytes};
+  if (!recomputation.Fits(needed_bytes)) {
+    return {.layers = recomputation.TakeLayers(), .needed_bytes = needed_bytes};
+  }
   int too_few = 0;
   int enough = most - 1;
   while (enough - too_few > 1) {
@@ -99,7 +101,7 @@ FewestRecomputed FindFewestRecomputed(const Request& request, cost_model::JobCos
   }
   recomputation.SetAll(enough);
   if (request.job.runtime.per_stage_recompute) recomputation.ReduceByStage();
-  return {.layers = recomputation.TakeLayers()};
+  return {.fits = true, .layers = recomputation.TakeLayers()};
 }
 
 }  // namespace tessera::planner

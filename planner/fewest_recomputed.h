@@ -8,10 +8,11 @@
 namespace tessera::planner {
 
 struct FewestRecomputed {
-  // By virtual stage, the first ones; empty where none, or all of a stage, are to be recomputed.
+  bool fits_without = false;  // nothing needs recomputing, or a stage has too few layers to choose
+  bool fits = false;          // with some layers recomputed
+  // By virtual stage, the first ones; where it does not fit all of the deepest stage but one.
   std::vector<int> layers;
-  bool fits_without = false;  // nothing needs recomputing
-  double needed_bytes = 0;    // where it does not fit: with all layers of a stage but one
+  double needed_bytes = 0;  // where it does not fit
 };
 // The same number on every stage as far as it has them; where the runtime can, less on stages that
 // need less. What `layout` says of recomputation does not count.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/overlap.h"
 #include "cost_model/pipeline_run.h"
+#include "cost_model/spec/flat_layout.h"
 #include "cost_model/step_memory.h"
 
 namespace tessera::planner {
@@ -45,7 +47,7 @@ double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layo
   return WithStraggler(costs, bound_s);
 }
 
-double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout) {
+PartitionBound PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout) {
   const cost_model::Job& job = costs.job();
   const bool recomputes_all = layout.recomputed_layers_per_virtual_stage.empty();
   const spec::Recompute recompute = recomputes_all ? layout.recompute : spec::Recompute::kNone;
@@ -55,7 +57,7 @@ double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec&
   const bool ends_in_order = layout.schedule != spec::ScheduleKind::kZeroBubbleH1;
   const std::vector<spec::VirtualStage> stages = spec::PartitionStages(job.model, layout);
   double before_s = 0;
-  double bound_s = 0;
+  PartitionBound bound;
   for (int stage = 0; stage < p; ++stage) {
     double work_s = 0;
     double first_s = 0;  // of the stage's first chunk
@@ -65,12 +67,14 @@ double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec&
       const double forward_s = cost.Forward();
       const double all_s = forward_s + cost.Backward();
       work_s += all_s;
+      if (stage == 0) bound.first_backward_s += cost.Backward();
       if (stages[i].chunk == 0) first_s = ends_in_order ? all_s : forward_s;
     }
-    bound_s = std::max(bound_s, before_s + m * work_s);
+    bound.time_s = std::max(bound.time_s, before_s + m * work_s);
     before_s += first_s;
   }
-  return WithStraggler(costs, bound_s);
+  bound.time_s = WithStraggler(costs, bound.time_s);
+  return bound;
 }
 
 StageForms FewestLayers(const spec::ModelSpec& model, const spec::ParallelSpec& layout,
@@ -103,6 +107,31 @@ double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout
   parts.num_microbatches = spec::NumMicrobatches(costs.job().training, layout);
   parts.forms = fewest;
   return cost_model::StepBytesOf(costs, layout, parts, cost_model::Padding::kNone).needed_bytes;
+}
+
+double EndTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
+                    const StageForms& fewest, double window_s) {
+  const cost_model::Job& job = costs.job();
+  if (job.cluster.shared_compute_units > 0) return 0;
+  cost_model::StepParts parts;
+  parts.forms = fewest;
+  const cost_model::StageParameterCounts parameters = cost_model::CountParameters(
+      costs.ParametersOf(layout), cost_model::PipelineStageForms(parts, layout, /*stage=*/0),
+      /*has_embedding=*/true, /*has_head=*/layout.pipeline_parallel_size == 1);
+  const cost_model::UpdateCost update =
+      cost_model::MakeUpdateCost(costs, layout, cost_model::MakeLayoutGroups(layout), parameters);
+  const double slowdown = job.cluster.collectives.overlap_slowdown;
+  const double hidden_share = 1 / (1 + slowdown);
+  double seconds = update.optimizer_s + update.other_s;
+  seconds += update.gather_comm_s * (layout.overlap_param_gather ? 1 - hidden_share : 1);
+  const bool ends_with_first = layout.schedule != spec::ScheduleKind::kZeroBubbleH1;
+  if (!ends_with_first || spec::ReducesEachMicrobatch(layout)) return seconds;
+  seconds += update.tied_comm_s + update.tensor_comm_s;
+  // In fewer buckets less is hidden; how many there are is not known.
+  seconds += cost_model::OverlapsReduction(costs, layout)
+                 ? cost_model::ExposedSeconds(update.gradient_comm_s, window_s, slowdown)
+                 : update.gradient_comm_s;
+  return seconds;
 }
 
 double ExactTimeBound(const cost_model::JobCosts& costs, double fast_s) {

@@ -21,7 +21,11 @@ double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layo
 // its own work m times, after the first forward pass of the first chunks of the stages before it,
 // and before their last backward pass (of ZB-H1, which may end with weight passes, after the one
 // alone).
-double PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout);
+struct PartitionBound {
+  double time_s = 0;
+  double first_backward_s = 0;  // of the first stage, one micro-batch
+};
+PartitionBound PartitionTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout);
 
 // The fewest layers of each form that any of the partitions gives a virtual stage, and of the
 // chunks of a pipeline stage the fewest for all.
@@ -32,6 +36,14 @@ StageForms FewestLayers(const spec::ModelSpec& model, const spec::ParallelSpec& 
 // recomputed as `layout` says.
 double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
                    const StageForms& fewest);
+
+// Seconds from the end of the pipeline to that of the step at least, with the layout's end of the
+// step and layers as few as `fewest` (see FewestLayers): the first stage, whose backward pass is
+// the last of all but in ZB-H1, reduces its gradients as far as that pass, of `window_s` at most,
+// does not hide it; then its update runs. Of parameters gathered beside the next forward pass what
+// slows that pass down counts alone.
+double EndTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
+                    const StageForms& fewest, double window_s);
 
 // Of a layout's fast price in seconds, what the exact one cannot be below. On a pool with more
 // ranks than cores, long runs are extrapolated: the bound leaves 2 % for that.
