@@ -89,7 +89,8 @@ struct EndLabel {
   SvgPoint at;
 };
 
-// One for each text, at the highest end; moved apart where they would overlap.
+// One for each text, at the end furthest right and of these at the highest; moved apart where two
+// would overlap.
 std::string EndLabelsSvg(const Chart& figure, const Frame& frame) {
   constexpr double kLineHeight = 15;
   std::map<std::string, EndLabel> by_text;
@@ -100,7 +101,9 @@ std::string EndLabelsSvg(const Chart& figure, const Frame& frame) {
     const SvgPoint at{frame.X(last.x) + 9, frame.Y(last.y) + 4};
     const auto [entry, is_new] =
         by_text.try_emplace(series.end_label, EndLabel{series.end_label, series.color, at});
-    if (!is_new && at.y < entry->second.at.y) entry->second.at = at;
+    const SvgPoint known = entry->second.at;
+    const bool is_better = at.x > known.x || (at.x == known.x && at.y < known.y);
+    if (!is_new && is_better) entry->second.at = at;
   }
   std::vector<EndLabel> labels;
   for (const auto& [text, label] : by_text) labels.push_back(label);

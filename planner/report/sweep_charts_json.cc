@@ -266,6 +266,8 @@ Chart Scaling(const WhatIfView& view, const std::string& kind) {
     Series series = ScalingSeries(view, *scaling);
     if (!series.marks.empty()) figure.series.push_back(std::move(series));
   }
+  std::stable_sort(figure.series.begin(), figure.series.end(),
+                   [](const Series& a, const Series& b) { return a.group < b.group; });
   Describe(figure, kind == "strong" ? "Strong scaling." : "Weak scaling.",
            kind == "strong"
                ? "The same batch on more devices: throughput per device, as a share of that on the "

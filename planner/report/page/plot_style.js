@@ -39,7 +39,8 @@ function endLabelWidth(figure) {
   return Math.max(0, ...widths) + 16;
 }
 
-// One label for each text, at the highest of the shown ends, moved down where two would overlap.
+// One label for each text, at the end furthest right of those shown and of these at the highest;
+// moved down where two would overlap.
 function endLabels(chart) {
   const byText = new Map();
   chart.data.datasets.forEach((dataset, index) => {
@@ -47,7 +48,7 @@ function endLabels(chart) {
     const last = chart.getDatasetMeta(index).data.at(-1);
     if (!last) return;
     const known = byText.get(dataset.endLabel);
-    if (!known || last.y < known.y) {
+    if (!known || last.x > known.x || (last.x === known.x && last.y < known.y)) {
       byText.set(dataset.endLabel, {x: last.x, y: last.y, color: dataset.borderColor});
     }
   });
