@@ -175,21 +175,24 @@ int64_t LayerWorkingBytes(const ModelSpec& model, const TrainingSpec& training,
   if (!runtime.autograd) return 0;
   const int64_t gradient = shape.local_tokens * shape.hidden;
   const int64_t element_bytes = ElementBytes(training);
+  // Gradients before and after the softmax, in fp32 where it runs there.
+  const bool is_fused = SoftmaxIsFused(runtime, parallel, shape);
+  const int64_t softmax =
+      (is_fused ? 2 : 2 * kFloatBytes / element_bytes) * ScoreElements(parallel, shape);
+  const bool is_gated = IsGated(model);
   if (form.has_experts) {
     const int64_t widths = shape.hidden + shape.expert_ffn;
-    return (3 * shape.expert_rows * widths + 3 * gradient) * element_bytes;
+    const int64_t experts =
+        shape.expert_rows * (shape.hidden + shape.expert_ffn * (is_gated ? 3 : 2));
+    return (std::max(3 * shape.expert_rows * widths + 2 * gradient, softmax - experts) + gradient) *
+           element_bytes;
   }
-  const bool is_gated = IsGated(model);
   const int64_t activation = shape.tokens * shape.ffn;
   const int64_t weights = runtime.fused_gradient_accumulation ? 0 : shape.ffn * shape.hidden;
   const int64_t mlp = activation * (is_gated ? 3 : 2) + 2 * gradient;
-  // Gradients before and after the softmax, in fp32 where it runs there.
-  const bool is_fused = SoftmaxIsFused(runtime, parallel, shape);
-  const int64_t softmax_elements = is_fused ? 2 : 2 * kFloatBytes / element_bytes;
-  const int64_t softmax = softmax_elements * ScoreElements(parallel, shape) - mlp;
-  const int64_t widest =
-      std::max({activation * (is_gated ? 2 : 1), activation + weights,
-                shape.tokens * shape.hidden - activation + weights * (is_gated ? 2 : 1), softmax});
+  const int64_t widest = std::max(
+      {activation * (is_gated ? 2 : 1), activation + weights,
+       shape.tokens * shape.hidden - activation + weights * (is_gated ? 2 : 1), softmax - mlp});
   return (gradient + widest) * element_bytes;
 }
 
@@ -219,7 +222,12 @@ int64_t HeadPeakBytes(const ModelSpec& model, const TrainingSpec& training,
                                     (has_weight_gradient ? shape.vocab * shape.hidden : 0) +
                                     gathered + (shape.sequence_parallel ? gathered + own : 0) +
                                     (parallel.pipeline_parallel_size > 1 ? own : 0);
-  return inputs_bytes + std::max(loss_bytes, backward_elements * element_bytes);
+  // A multi-token layer's backward pass, while one of the losses still waits for its own.
+  const int64_t layer_bytes =
+      model.num_multi_token_layers > 0
+          ? LayerWorkingBytes(model, training, parallel, MultiTokenLayerForm(model), shape, runtime)
+          : 0;
+  return inputs_bytes + std::max({loss_bytes, backward_elements * element_bytes, layer_bytes});
 }
 
 StageActivationBytes KeptBytesOf(const ModelSpec& model, const TrainingSpec& training,

@@ -37,6 +37,7 @@ std::vector<SavedTensor> HeadKeptTensors(const ModelSpec& model, const TrainingS
 //   l + 2 a s^2 b - MLP's tensors     softmax of unfused attention: gradients before and after
 // and of a layer of experts, with R rows routed to those here and their width f,
 //   3 R (h + f) + 3 l                 tokens brought to the experts and back, and their gradients
+// or the softmax's line with the experts' tensors in place of the MLP's.
 // Read off Megatron-Core with Transformer Engine: explains SimuMax's published bytes of dense
 // models to 0.02 %, of experts to 0.7 %.
 int64_t LayerWorkingBytes(const ModelSpec& model, const TrainingSpec& training,

@@ -201,6 +201,23 @@ TEST(KeptTensorsTest, TheWorkingSetOfALayerIsThatOfItsActivation) {
             2 * 1024 * (1024 + 2 * 4096));
 }
 
+// Two experts of width 64 for each token: 1024 x 2 rows of 1024 + 2 x 64 kept. The scores'
+// gradients, before and after the softmax, outweigh the tokens under way.
+TEST(KeptTensorsTest, TheSoftmaxIsAWorkingSetOfALayerOfExpertsToo) {
+  Job job = RoundJob(1);
+  job.model.moe = MoeSpec{.num_experts = 4, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
+  ParallelSpec parallel;
+  parallel.attention = AttentionKind::kUnfused;
+  const LocalShape shape = MakeLocalShape(job.model, job.training, parallel);
+  RuntimeSpec runtime;
+  runtime.autograd = true;
+  const int64_t scores = int64_t{16} * 1024 * 1024;
+  const int64_t gradient = 1024 * 1024;
+  EXPECT_EQ(
+      LayerWorkingBytes(job.model, job.training, parallel, {.has_experts = true}, shape, runtime),
+      2 * (gradient + 2 * scores - 2048 * (1024 + 2 * 64)));
+}
+
 TEST(KeptTensorsTest, LongerSequencesAndLargerMicrobatchesHoldMore) {
   for (const char* name : {"tessera", "megatron-core", "megatron-lm-2021", "megatron-deepspeed",
                            "deepspeed-zero3", "torchtitan", "internevo", "nanotron"}) {
