@@ -104,9 +104,12 @@ KernelTime UnfusedProductsTime(const AttentionShape& shape, bool backward,
   const double narrow_bytes = static_cast<double>(shape.batch_heads) *
                               static_cast<double>(shape.queries + shape.keys) *
                               static_cast<double>(shape.head_dim) * element_bytes;
+  const double misalignment =
+      std::max(Misalignment(shape.head_dim, device), Misalignment(shape.value_dim, device));
   const auto seconds = [&](int64_t m, int64_t n, int64_t k) {
-    return ProductSeconds({.m = m, .n = n, .k = k, .batch = shape.batch_heads},
-                          device.activation_flops_per_s, wide_bytes + narrow_bytes, device);
+    return ProductSeconds(
+        {.m = m, .n = n, .k = k, .batch = shape.batch_heads, .misalignment = misalignment},
+        device.activation_flops_per_s, wide_bytes + narrow_bytes, device);
   };
   // Forward: scores, then values. Backward: dP as the scores; dQ, dK and dV out of wide operands.
   const double scores_s = seconds(shape.queries, shape.keys, shape.head_dim);

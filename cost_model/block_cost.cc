@@ -48,6 +48,7 @@ class Pricer {
 
   void Forward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
     const PricedOps priced = Price(ops);
+    cost.forward_s += priced.idle_s;
     for (size_t i = 0; i < ops.size(); ++i) {
       cost.forward_host_s += priced.host_s[i];
       if (base::IsCommunication(ops[i].record.kind)) {
@@ -60,6 +61,7 @@ class Pricer {
 
   void Backward(const std::vector<spec::Op>& ops, BlockCost& cost) const {
     const PricedOps priced = Price(ops);
+    cost.backward_s += priced.idle_s;
     for (size_t i = 0; i < ops.size(); ++i) {
       const spec::Op& op = ops[i];
       const double seconds = priced.device_s[i];
@@ -81,6 +83,7 @@ class Pricer {
   struct PricedOps {
     std::vector<double> device_s;
     std::vector<double> host_s;
+    double idle_s = 0;  // that the device waits for the host; host_s is then zero
   };
 
   PricedOps Price(const std::vector<spec::Op>& ops) const {
@@ -97,7 +100,28 @@ class Pricer {
     }
     HideRingTransfers(ops, priced.device_s);
     HideTensorCommunication(ops, overlap_, priced.device_s);
+    if (device_.runtime.layers_start_idle) StartIdle(ops, priced);
     return priced;
+  }
+
+  // Host and device start together: the pass ends as late as some operation, launched as soon as
+  // the host gets there, and those after it take on the device.
+  static void StartIdle(const std::vector<spec::Op>& ops, PricedOps& priced) {
+    double device_s = 0;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (!base::IsCommunication(ops[i].record.kind)) device_s += priced.device_s[i];
+    }
+    double end_s = device_s;
+    double host_s = 0;
+    double left_s = device_s;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (base::IsCommunication(ops[i].record.kind)) continue;
+      host_s += priced.host_s[i];
+      end_s = std::max(end_s, host_s + left_s);
+      left_s -= priced.device_s[i];
+    }
+    priced.idle_s = end_s - device_s;
+    priced.host_s.assign(ops.size(), 0);
   }
 
   double CommunicationSeconds(const base::OpRecord& record) const {

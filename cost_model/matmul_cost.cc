@@ -1,6 +1,7 @@
 #include "cost_model/matmul_cost.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "cost_model/base/math.h"
 #include "cost_model/efficiency.h"
@@ -20,12 +21,14 @@ int64_t SplitK(int64_t tiles, int64_t k, int64_t units) {
 
 // A grouped product is a batch of as many, its rows (of a weight gradient: its inner dimension)
 // split evenly.
-MatMulShape ShapeOf(const base::OpRecord& record) {
+MatMulShape ShapeOf(const base::OpRecord& record, const RankDevice& device) {
   MatMulShape shape{.m = record.dims[0], .n = record.dims[1], .k = record.dims[2]};
+  const bool is_weight_gradient = record.dims[3] == static_cast<int64_t>(base::MatMulLayout::kTN);
+  shape.misalignment = std::max(Misalignment(shape.n, device),
+                                Misalignment(is_weight_gradient ? shape.m : shape.k, device));
   if (record.kind != base::OpKind::kGroupedMatMul) return shape;
   shape.batch = std::max<int64_t>(1, record.dims[6]);
-  int64_t& split =
-      record.dims[3] == static_cast<int64_t>(base::MatMulLayout::kTN) ? shape.k : shape.m;
+  int64_t& split = is_weight_gradient ? shape.k : shape.m;
   split = std::max<int64_t>(1, base::CeilDiv(split, shape.batch));
   return shape;
 }
@@ -35,16 +38,16 @@ struct MatMulElements {
   double a = 0, b = 0, c = 0;
 };
 
-MatMulElements ElementsOf(const base::OpRecord& record) {
-  const MatMulShape shape = ShapeOf(record);
+MatMulElements ElementsOf(const MatMulShape& shape) {
   const auto batch = static_cast<double>(shape.batch), m = static_cast<double>(shape.m),
              n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
   return {.a = batch * m * k, .b = batch * k * n, .c = batch * m * n};
 }
 
 // Bytes that the kernel of a product moves: operands, result, what it adds to.
-double ProductBytes(const base::OpRecord& record, const RankDevice& device) {
-  const MatMulElements elements = ElementsOf(record);
+double ProductBytes(const base::OpRecord& record, const MatMulShape& shape,
+                    const RankDevice& device) {
+  const MatMulElements elements = ElementsOf(shape);
   const auto operand_bytes = static_cast<double>(device.matmul_element_bytes);
   const auto result_bytes = static_cast<double>(device.element_bytes);
   const bool accumulates = record.dims[4] != 0 && device.runtime.fused_gradient_accumulation;
@@ -60,9 +63,10 @@ double ProductBytes(const base::OpRecord& record, const RankDevice& device) {
 // weight gradient: one byte more. The output's gradient is cast by a kernel of its own before the
 // data gradient: read, written as it is and transposed. The weight gradient finds both cast, and
 // weights are cast once a step.
-KernelTime CastTime(const base::OpRecord& record, const RankDevice& device) {
+KernelTime CastTime(const base::OpRecord& record, const MatMulShape& shape,
+                    const RankDevice& device) {
   if (device.matmul_element_bytes >= device.element_bytes) return {};
-  const double operand_elements = ElementsOf(record).a;
+  const double operand_elements = ElementsOf(shape).a;
   const auto cast_bytes = static_cast<double>(device.matmul_element_bytes);
   switch (static_cast<base::MatMulLayout>(record.dims[3])) {
     case base::MatMulLayout::kNT:
@@ -78,9 +82,10 @@ KernelTime CastTime(const base::OpRecord& record, const RankDevice& device) {
 }
 
 // Bias and activation as kernels of their own.
-KernelTime EpilogueTime(const base::OpRecord& record, const RankDevice& device) {
+KernelTime EpilogueTime(const base::OpRecord& record, const MatMulShape& shape,
+                        const RankDevice& device) {
   if (device.runtime.product_epilogues) return {};
-  const double pass_bytes = ElementsOf(record).c * static_cast<double>(device.element_bytes);
+  const double pass_bytes = ElementsOf(shape).c * static_cast<double>(device.element_bytes);
   const bool fused = device.runtime.fused_activation;
   switch (static_cast<base::Epilogue>(record.dims[5])) {
     case base::Epilogue::kBiasGelu:  // x, y; apart: x and x + bias too
@@ -103,6 +108,12 @@ KernelTime AccumulationTime(const base::OpRecord& record, const RankDevice& devi
 }
 
 }  // namespace
+
+double Misalignment(int64_t elements, const RankDevice& device) {
+  constexpr int kAlignmentBits = 4;  // 16 bytes
+  const auto row_bytes = static_cast<uint64_t>(elements * device.matmul_element_bytes);
+  return std::max(0, kAlignmentBits - std::countr_zero(row_bytes)) / 3.0;
+}
 
 MatMulTiling FastestTiling(const MatMulShape& shape, double flops_per_s,
                            const spec::KernelSpec& kernels) {
@@ -136,7 +147,9 @@ double ProductSeconds(const MatMulShape& shape, double flops_per_s, double bytes
   double arithmetic_s = 0;
   if (device.kernels) {
     const MatMulTiling tiling = FastestTiling(shape, flops_per_s, *device.kernels);
-    arithmetic_s = tiling.seconds;
+    const double misaligned_factor = shape.batch > 1 ? device.kernels->misaligned_batch_time_factor
+                                                     : device.kernels->misaligned_time_factor;
+    arithmetic_s = tiling.seconds * (1 + (misaligned_factor - 1) * shape.misalignment);
     // Partial sums in fp32: written and read.
     if (tiling.split_k > 1) {
       bytes += 2 * kFp32Bytes * static_cast<double>(shape.batch * shape.m * shape.n) *
@@ -151,13 +164,13 @@ double ProductSeconds(const MatMulShape& shape, double flops_per_s, double bytes
 }
 
 KernelTime MatMulTime(const base::OpRecord& record, const RankDevice& device) {
-  const MatMulShape shape = ShapeOf(record);
+  const MatMulShape shape = ShapeOf(record, device);
   KernelTime time{.device_s = ProductSeconds(shape, device.matmul_flops_per_s,
-                                             ProductBytes(record, device), device) +
+                                             ProductBytes(record, shape, device), device) +
                               device.launch_overhead_s,
                   .num_kernels = 1};
-  time += CastTime(record, device);
-  time += EpilogueTime(record, device);
+  time += CastTime(record, shape, device);
+  time += EpilogueTime(record, shape, device);
   time += AccumulationTime(record, device);
   return time;
 }

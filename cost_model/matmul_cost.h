@@ -12,6 +12,7 @@ namespace tessera::cost_model {
 struct MatMulShape {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
+  double misalignment = 0;  // of the rows of operands and result
 };
 
 // How a kernel cuts a product up.
@@ -22,6 +23,11 @@ struct MatMulTiling {
   int64_t num_waves = 0;  // rounds of one tile a compute unit
   double seconds = 0;     // of the arithmetic
 };
+
+// How far rows of so many 16-bit elements are from what the loads of tensor cores ask for (NVIDIA,
+// "Matrix Multiplication Background User's Guide"): 0 for multiples of 16 bytes, a third more with
+// every halving, 1 for an odd number of elements.
+double Misalignment(int64_t elements, const RankDevice& device);
 
 // The fastest tiling of a product that sustains `flops_per_s` on the whole device: every wave costs
 // a full tile's main loop, k / split_k + tile_overhead_k steps of one row and one column more. The

@@ -46,6 +46,10 @@ struct KernelSpec {
   double tile_load_cost = 0;
   // Starting and finishing a tile takes as long as so many more elements of the inner dimension.
   double tile_overhead_k = 0;
+  // Time of a product of 16-bit numbers, as a multiple, where rows of its operands or of its result
+  // have an odd number of elements; where they are multiples of 4 or 8 bytes, in between.
+  double misaligned_time_factor = 1;
+  double misaligned_batch_time_factor = 1;  // the same of a batch of products
   // Fused attention: share of the sustained rate that its products reach, and the scores that the
   // device exponentiates in a second beside them.
   double attention_forward_efficiency = 1;

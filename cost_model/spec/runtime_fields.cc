@@ -61,6 +61,7 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("tensor_comm_beside_weight_gradients", runtime.tensor_comm_beside_weight_gradients,
               kOptional);
   fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);
+  fields.Flag("layers_start_idle", runtime.layers_start_idle, kOptional);
   VisitRuntimeMemory(fields, runtime);
   fields.Texts("schedules", runtime.schedules, kOptional);
   fields.Integer("max_zero_stage", runtime.max_zero_stage, {.minimum = 0, .maximum = 3}, kOptional);

@@ -81,6 +81,9 @@ struct RuntimeSpec {
   // Time that the host takes for one kernel, as a multiple of the machine's own (cluster files);
   // 0: captured graphs, no host time.
   double host_time_factor = 1;
+  // Every pass of a layer finds the device idle, and its collectives run once its computing is
+  // done: sums of layers that were timed one by one. Else the host runs ahead from layer to layer.
+  bool layers_start_idle = false;
 
   // In the backward pass tensor-parallel collectives run beside the products of weight gradients
   // (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2).

@@ -65,6 +65,10 @@ void VisitKernels(FieldVisitor& fields, KernelSpec& kernels) {
                 [&](FieldVisitor& rates) { VisitRates(rates, kernels.sustained_flops_per_s); });
   fields.Number("tile_load_cost", kernels.tile_load_cost, kNotNegative);
   fields.Number("tile_overhead_k", kernels.tile_overhead_k, kNotNegative);
+  fields.Number("misaligned_time_factor", kernels.misaligned_time_factor, kPositive,
+                Presence::kOptional);
+  fields.Number("misaligned_batch_time_factor", kernels.misaligned_batch_time_factor, kPositive,
+                Presence::kOptional);
   fields.Number("attention_forward_efficiency", kernels.attention_forward_efficiency, kFraction);
   fields.Number("attention_backward_efficiency", kernels.attention_backward_efficiency, kFraction);
   fields.Number("scores_per_s", kernels.scores_per_s, kPositive);

@@ -82,10 +82,18 @@ std::string WhyNotAJob(const Measurement& measurement, const RowMeaning& meaning
   return "";
 }
 
+// The row with what is known better, or besides.
+Measurement AsItRan(Measurement row, const RowMeaning& meaning) {
+  if (!meaning.recompute.empty()) row.layout.recompute = meaning.recompute;
+  if (!row.layout.zero_stage && meaning.runtime.max_zero_stage == 0) row.layout.zero_stage = 0;
+  return row;
+}
+
 }  // namespace
 
-MeasuredJob JobMaker::Make(const Measurement& measurement) {
-  const RowMeaning meaning = rules_.MeaningOf(measurement);
+MeasuredJob JobMaker::Make(const Measurement& row_as_stated) {
+  const RowMeaning meaning = rules_.MeaningOf(row_as_stated);
+  const Measurement measurement = AsItRan(row_as_stated, meaning);
   MeasuredJob measured;
   measured.skipped = WhyNotAJob(measurement, meaning);
   if (!measured.skipped.empty()) return measured;
@@ -93,6 +101,9 @@ MeasuredJob JobMaker::Make(const Measurement& measurement) {
   const MeasuredLayout& row = measurement.layout;
   cost_model::Job& job = measured.job;
   job.model = ModelOf(measurement);
+  if (meaning.drops_vocab_remainder) {
+    job.model.vocab_size -= job.model.vocab_size % row.tensor_parallel_size;
+  }
   auto cluster = clusters_.find(meaning.cluster);
   if (cluster == clusters_.end()) {
     cluster = clusters_.emplace(meaning.cluster, spec::LoadCluster(meaning.cluster)).first;

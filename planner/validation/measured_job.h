@@ -23,7 +23,7 @@ class JobMaker {
   explicit JobMaker(RowRules rules) : rules_(std::move(rules)) {}
 
   // Throws base::ConfigError for a cluster or a runtime that no file describes.
-  MeasuredJob Make(const Measurement& measurement);
+  MeasuredJob Make(const Measurement& row_as_stated);
 
  private:
   RowRules rules_;

@@ -19,6 +19,7 @@ std::string LowerCase(std::string text) {
 // REQUIRES: `field` is one of RuleFields.
 std::string FieldOf(const Measurement& measurement, const std::string& field) {
   const MeasuredLayout& layout = measurement.layout;
+  if (field == "source") return measurement.source;
   if (field == "framework") return measurement.framework;
   if (field == "notes") return measurement.notes;
   if (field == "gpu") return measurement.hardware.gpu;
@@ -65,6 +66,8 @@ RowMeaning RowRules::MeaningOf(const Measurement& measurement) {
     if (!rule.runtime.empty()) meaning.runtime = Runtime(rule.runtime);
     if (!rule.runtime_changes.empty()) ChangeRuntime(rule.runtime_changes, meaning.runtime);
     if (!rule.layout_changes.empty()) ChangeLayout(rule.layout_changes, meaning.layout);
+    if (!rule.recompute.empty()) meaning.recompute = rule.recompute;
+    if (rule.drops_vocab_remainder) meaning.drops_vocab_remainder = true;
   }
   return meaning;
 }

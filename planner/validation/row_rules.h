@@ -20,12 +20,16 @@ struct RowRule {
   // JSON text: keys of the runtime and options of the layout that change; "": none.
   std::string runtime_changes;
   std::string layout_changes;
+  std::string recompute;  // what the row's times show against what it states; "": as it states
+  bool drops_vocab_remainder = false;  // that the tensor ranks do not divide
 };
 
 struct RowMeaning {
   std::string cluster;  // "": no rule knows the GPU
   spec::RuntimeSpec runtime;
   spec::ParallelSpec layout;  // its options; the sizes are the row's to say
+  std::string recompute;      // "none", "selective", "full"; "": as the row states
+  bool drops_vocab_remainder = false;
 };
 
 // Rules hold in their order: a later one overrides an earlier one. Loads each runtime once.

@@ -38,6 +38,8 @@ void VisitRule(FieldVisitor& fields, RowRule& rule) {
   });
   fields.Text("cluster", rule.cluster, kOptional);
   fields.Text("runtime", rule.runtime, kOptional);
+  fields.Text("recompute_in_truth", rule.recompute, kOptional);
+  fields.Flag("drops_vocab_remainder", rule.drops_vocab_remainder, kOptional);
   // Known keys; ReadRowRules keeps their text.
   static_cast<void>(fields.Present("runtime_changes", false));
   static_cast<void>(fields.Present("layout_changes", false));
@@ -54,10 +56,11 @@ json ParseChanges(const std::string& changes) {
 }  // namespace
 
 const std::vector<std::string>& RuleFields() {
-  static const std::vector<std::string> kFields = {
-      "framework",  "model",    "notes",           "gpu",
-      "inter_node", "fsdp",     "precision",       "attention_kernel",
-      "optimizer",  "schedule", "flash_attention", "flags"};
+  static const std::vector<std::string> kFields = {"source",    "framework", "model",
+                                                   "notes",     "gpu",       "inter_node",
+                                                   "fsdp",      "precision", "attention_kernel",
+                                                   "optimizer", "schedule",  "flash_attention",
+                                                   "flags"};
   return kFields;
 }
 

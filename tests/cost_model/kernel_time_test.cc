@@ -129,5 +129,36 @@ TEST(KernelTimeTest, ThePassOfASmallModelIsBoundByTheHost) {
   EXPECT_DOUBLE_EQ(fast_host.Backward(), no_host.Backward());
 }
 
+TEST(KernelTimeTest, OddHeadsSlowTheProductsOfUnfusedAttentionDown) {
+  const auto seconds = [](double factor, int64_t head_dim) {
+    spec::ClusterSpec cluster = KernelCluster();
+    cluster.device.kernels->misaligned_batch_time_factor = factor;
+    OpRecord record =
+        Attention(OpKind::kAttentionForward, 2048, base::AttentionStats::kProbabilities);
+    record.dims[4] = head_dim;
+    return OpSeconds(record, MakeRankDevice(cluster, spec::Precision::kBf16, 8, {}));
+  };
+  EXPECT_GT(seconds(7, 150), seconds(1, 150));
+  EXPECT_NEAR(seconds(13, 150) - seconds(7, 150), seconds(7, 150) - seconds(1, 150), 1e-9);
+  EXPECT_EQ(seconds(7, 152), seconds(1, 152));  // 19 times 16 bytes
+}
+
+// A layer that starts idle waits for its first kernel and, where the host is slow, ends with the
+// last kernel's run after its launch.
+TEST(KernelTimeTest, ALayerThatStartsIdleWaitsForItsFirstKernel) {
+  Job job = RoundJob(1);
+  job.cluster = KernelCluster();
+  job.runtime.layers_start_idle = true;
+  const spec::ParallelSpec parallel;
+  const auto forward_s = [&](double host_s) {
+    job.cluster.device.kernels->host_s_per_kernel = host_s;
+    return JobCosts(job).BlocksOf(parallel).layers[0].Forward();
+  };
+  const double device_s = forward_s(0);
+  EXPECT_NEAR(forward_s(1e-9), device_s + 1e-9, 1e-12);
+  EXPECT_GT(forward_s(1e-3), 9e-3);  // nine kernels
+  EXPECT_LT(forward_s(1e-3), 9e-3 + device_s);
+}
+
 }  // namespace
 }  // namespace tessera::cost_model

@@ -48,6 +48,23 @@ TEST(MatMulCostTest, OneTileMoreThanAWaveCostsAWave) {
   EXPECT_DOUBLE_EQ(more_s, 2 * full_s);
 }
 
+TEST(MatMulCostTest, RowsThatAreNoMultipleOf16BytesSlowAProductDown) {
+  spec::KernelSpec kernels = RoundKernels(64);
+  kernels.misaligned_time_factor = 4;
+  const RankDevice device = KernelDevice(kernels, spec::Precision::kBf16);
+  const auto seconds = [&](int64_t m, int64_t n, int64_t k) {
+    return MatMulTime(MatMul(m, n, k, base::MatMulLayout::kNT), device).device_s -
+           device.launch_overhead_s;
+  };
+  // All of one wave of 8 x 8 tiles of 1024 steps.
+  const double aligned_s = seconds(1024, 1024, 1024);
+  EXPECT_NEAR(seconds(1024, 1023, 1024), 4 * aligned_s, 1e-12);  // 2 bytes
+  EXPECT_NEAR(seconds(1024, 1022, 1024), 3 * aligned_s, 1e-12);  // 4 bytes
+  EXPECT_NEAR(seconds(1024, 1020, 1024), 2 * aligned_s, 1e-12);  // 8 bytes
+  EXPECT_NEAR(seconds(1024, 1016, 1024), aligned_s, 1e-12);
+  EXPECT_NEAR(seconds(1023, 1024, 1024), aligned_s, 1e-12);  // rows there are, not how long
+}
+
 TEST(MatMulCostTest, FewTilesSplitTheInnerDimension) {
   // One tile of 128 x 128 on 108 units: k = 8192 makes 64 parts of 128.
   const MatMulTiling tiling =

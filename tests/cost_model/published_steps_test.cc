@@ -32,7 +32,7 @@ double PredictedSeconds(const PublishedStep& step, bool is_selective) {
   job.model = spec::LoadModel(step.model);
   job.cluster = spec::LoadCluster("dgx-a100-80gb");
   job.num_devices = step.num_devices;
-  job.runtime = spec::LoadRuntime("megatron-lm-2021");
+  job.runtime = spec::LoadRuntime("megatron-lm-2022");
   job.training.global_batch_size = step.global_batch_size;
   job.training.sequence_length = 2048;
   job.training.precision = spec::Precision::kFp16;

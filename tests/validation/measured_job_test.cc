@@ -192,9 +192,11 @@ TEST(JobMakerTest, WhatTheRowLeavesOutIsTriedInEveryForm) {
   Measurement row = SmallRow();
   row.layout.recompute = "";
   row.layout.zero_stage.reset();
+  // None; of an eighth, a quarter, half and all of the layers; of attention. Megatron-LM of 2021
+  // shards nothing.
+  EXPECT_EQ(JobOf(row).choices.size(), 6u);
+  row.framework = "Megatron-DeepSpeed";  // with and without ZeRO-1
   const MeasuredJob job = JobOf(row);
-  // None; of an eighth, a quarter, half and all of the layers; of attention: with and without
-  // ZeRO-1.
   EXPECT_EQ(job.choices.size(), 12u);
   EXPECT_THAT(job.choices[0].assumed, ElementsAre("recompute none", "zero_stage 0"));
 
@@ -291,6 +293,30 @@ TEST(JobMakerTest, AFrameworkHasItsRuntime) {
   EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-core");
   row.framework = "llm-foundry (Composer+PyTorch FSDP)";
   EXPECT_EQ(JobOf(row).job.runtime.name, "llm-foundry");
+}
+
+TEST(JobMakerTest, ASourceHasTheProgramOfItsTime) {
+  Measurement row = SmallRow();
+  row.source = "Reducing Activation Recomputation (arXiv 2205.05198)";
+  EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-lm-2022");
+  row.source = "Megatron-LM SC21 (arXiv 2104.04473)";
+  EXPECT_EQ(JobOf(row).job.runtime.name, "megatron-lm-2021");
+}
+
+TEST(JobMakerTest, SumsOfLayersTimedApartRecomputeNothing) {
+  Measurement row = SmallRow();
+  row.framework = "Megatron-DeepSpeed";
+  row.layout.recompute = "full";
+  row.layout.tensor_parallel_size = 2;
+  row.model.vocab_size = 50257;
+  EXPECT_EQ(JobOf(row).choices[0].parallel.recompute, spec::Recompute::kFull);
+  EXPECT_EQ(JobOf(row).job.model.vocab_size, 50257);
+  row.flags = {"single_node_small_model"};
+  const MeasuredJob measured = JobOf(row);
+  EXPECT_TRUE(measured.job.runtime.layers_start_idle);
+  EXPECT_EQ(measured.job.model.vocab_size, 50256);  // an equal share for both tensor ranks
+  ASSERT_FALSE(measured.choices.empty());
+  EXPECT_EQ(measured.choices[0].parallel.recompute, spec::Recompute::kNone);
 }
 
 TEST(JobMakerTest, ARowThatCannotBePricedSaysWhy) {
