@@ -177,7 +177,7 @@ std::vector<spec::StageMemory> StepMemory(JobCosts& costs, const spec::ParallelS
 }
 
 StepBytes StepBytesOf(JobCosts& costs, const spec::ParallelSpec& parallel, const StepParts& parts,
-                      Padding padding) {
+                      Padding padding, double enough_bytes) {
   const Job& job = costs.job();
   const bool is_pool = job.cluster.shared_compute_units > 0;
   Stages stages(costs, parallel, parts, padding);
@@ -192,6 +192,7 @@ StepBytes StepBytesOf(JobCosts& costs, const spec::ParallelSpec& parallel, const
     most.peak_bytes = std::max(most.peak_bytes, total_bytes);
     most.needed_bytes = std::max(most.needed_bytes, NeededBytes(memory, job.runtime));
     sum_bytes += total_bytes;
+    if (!is_pool && most.needed_bytes > enough_bytes) break;
   }
   if (is_pool) {
     most.needed_bytes = sum_bytes * (job.num_devices / parallel.pipeline_parallel_size);

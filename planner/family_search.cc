@@ -54,7 +54,7 @@ FamilySearch::ZeroStages FamilySearch::FindZeroStages(const MeshSpace& mesh, con
     layout.zero_stage = placed.finish.zero_stage;
     if (seen.test(layout.zero_stage)) continue;
     seen.set(layout.zero_stage);
-    const double needed_bytes = NeededBound(costs_, layout, fewest->second);
+    const double needed_bytes = NeededBound(costs_, layout, fewest->second, EnoughBytes());
     if (needed_bytes <= AvailableBytes()) {
       may_fit.set(layout.zero_stage);
       continue;
@@ -161,7 +161,8 @@ void FamilySearch::PriceFinishes(const Candidate& candidate, spec::ParallelSpec 
     return;
   }
   const double needed_bytes =
-      cost_model::StepBytesOf(costs_, layout, cost_model::MakeStepLayers(request_.job, layout))
+      cost_model::StepBytesOf(costs_, layout, cost_model::MakeStepLayers(request_.job, layout),
+                              cost_model::Padding::kOfBuckets, EnoughBytes())
           .needed_bytes;
   if (needed_bytes > AvailableBytes()) {
     RejectForMemory(layout, needed_bytes, num_finishes);
@@ -188,7 +189,7 @@ void FamilySearch::PriceFinishes(const Candidate& candidate, spec::ParallelSpec 
 }
 
 bool FamilySearch::SetFewestRecomputed(spec::ParallelSpec& layout, int64_t num_layouts) {
-  FewestRecomputed fewest = FindFewestRecomputed(request_, costs_, layout);
+  FewestRecomputed fewest = FindFewestRecomputed(request_, costs_, layout, EnoughBytes());
   if (fewest.fits_without) {
     counts_.num_pruned += num_layouts;  // another family has that layout
     return false;

@@ -2,7 +2,9 @@
 // their stages, and, where only some layers are recomputed, in which.
 #pragma once
 
+#include <algorithm>
 #include <bitset>
+#include <limits>
 #include <map>
 #include <optional>
 #include <queue>
@@ -117,6 +119,11 @@ class FamilySearch {
   void RejectForMemory(const spec::ParallelSpec& layout, double needed_bytes, int64_t num_layouts);
   double AvailableBytes() const {
     return static_cast<double>(request_.job.cluster.device.memory_bytes);
+  }
+  // A layout that needs more is neither feasible nor the nearest to be.
+  double EnoughBytes() const {
+    return nearest_ ? std::max(AvailableBytes(), nearest_needed_bytes_)
+                    : std::numeric_limits<double>::infinity();
   }
 
   const Request& request_;

@@ -22,8 +22,6 @@ class Recomputation {
     return most;
   }
 
-  bool FitsWithout() const { return Fits(NeededBytes()); }
-
   // From here on `count` layers of each stage are recomputed.
   void SetAll(int count) {
     layout_.recompute = spec::Recompute::kFull;
@@ -31,12 +29,14 @@ class Recomputation {
     for (size_t i = 0; i < layers_.size(); ++i) Set(i, count);
   }
 
-  double NeededBytes() const {
-    return cost_model::StepBytesOf(costs_, layout_, parts_).needed_bytes;
+  // More than `enough_bytes` is not worked out.
+  double NeededBytes(double enough_bytes) const {
+    return cost_model::StepBytesOf(costs_, layout_, parts_, cost_model::Padding::kOfBuckets,
+                                   std::max(enough_bytes, AvailableBytes()))
+        .needed_bytes;
   }
-  bool Fits(double needed_bytes) const {
-    return needed_bytes <= static_cast<double>(request_.job.cluster.device.memory_bytes);
-  }
+  bool Fits(double needed_bytes) const { return needed_bytes <= AvailableBytes(); }
+  bool Fits() const { return Fits(NeededBytes(0)); }
 
   // A stage's memory depends on its own layers alone, so each is reduced by itself.
   void ReduceByStage() {
@@ -67,8 +67,12 @@ class Recomputation {
     parts_.recomputed[i] = spec::CountForms(request_.job.model, first_layers);
   }
 
+  double AvailableBytes() const {
+    return static_cast<double>(request_.job.cluster.device.memory_bytes);
+  }
+
   bool StageFits(size_t virtual_stage) const {
-    if (request_.job.cluster.shared_compute_units > 0) return Fits(NeededBytes());
+    if (request_.job.cluster.shared_compute_units > 0) return Fits();
     const int stage = parts_.stages[virtual_stage].pipeline_stage;
     return Fits(cost_model::StageNeededBytes(costs_, layout_, parts_, stage));
   }
@@ -83,12 +87,12 @@ class Recomputation {
 }  // namespace
 
 FewestRecomputed FindFewestRecomputed(const Request& request, cost_model::JobCosts& costs,
-                                      spec::ParallelSpec layout) {
+                                      spec::ParallelSpec layout, double enough_bytes) {
   Recomputation recomputation(request, costs, layout);
   const int most = recomputation.MostLayersOfAStage();
-  if (most < 2 || recomputation.FitsWithout()) return {.fits_without = true, .layers = {}};
+  if (most < 2 || recomputation.Fits()) return {.fits_without = true, .layers = {}};
   recomputation.SetAll(most - 1);
-  const double needed_bytes = recomputation.NeededBytes();
+  const double needed_bytes = recomputation.NeededBytes(enough_bytes);
   if (!recomputation.Fits(needed_bytes)) {
     return {.layers = recomputation.TakeLayers(), .needed_bytes = needed_bytes};
   }
@@ -97,7 +101,7 @@ FewestRecomputed FindFewestRecomputed(const Request& request, cost_model::JobCos
   while (enough - too_few > 1) {
     const int middle = (too_few + enough) / 2;
     recomputation.SetAll(middle);
-    (recomputation.Fits(recomputation.NeededBytes()) ? enough : too_few) = middle;
+    (recomputation.Fits() ? enough : too_few) = middle;
   }
   recomputation.SetAll(enough);
   if (request.job.runtime.per_stage_recompute) recomputation.ReduceByStage();

@@ -15,8 +15,9 @@ struct FewestRecomputed {
   double needed_bytes = 0;  // where it does not fit
 };
 // The same number on every stage as far as it has them; where the runtime can, less on stages that
-// need less. What `layout` says of recomputation does not count.
+// need less. What `layout` says of recomputation does not count. Where it does not fit and needs
+// more than `enough_bytes`, how much more is not worked out.
 FewestRecomputed FindFewestRecomputed(const Request& request, cost_model::JobCosts& costs,
-                                      spec::ParallelSpec layout);
+                                      spec::ParallelSpec layout, double enough_bytes);
 
 }  // namespace tessera::planner

@@ -28,6 +28,36 @@ double WholeModelSeconds(cost_model::JobCosts& costs, const spec::ParallelSpec& 
   return cost.Forward() + cost.Backward();
 }
 
+// What virtual stages compute for a micro-batch, worked out anew only where one differs from that
+// before.
+class StageTimes {
+ public:
+  StageTimes(const spec::ModelSpec& model, const cost_model::BlockCosts& blocks)
+      : model_(model), blocks_(blocks) {}
+
+  void Enter(const spec::VirtualStage& stage) {
+    const spec::PerForm<int> forms = spec::CountForms(model_, stage);
+    const bool is_middle = !stage.has_embedding && !stage.has_head;
+    if (is_middle && is_middle_ && forms == forms_) return;
+    const cost_model::BlockCost cost = cost_model::StageCost(blocks_, forms, stage);
+    forward_s_ = cost.Forward();
+    backward_s_ = cost.Backward();
+    is_middle_ = is_middle;
+    forms_ = forms;
+  }
+
+  double forward_s() const { return forward_s_; }
+  double backward_s() const { return backward_s_; }
+
+ private:
+  const spec::ModelSpec& model_;
+  const cost_model::BlockCosts& blocks_;
+  spec::PerForm<int> forms_ = {};
+  bool is_middle_ = false;
+  double forward_s_ = 0;
+  double backward_s_ = 0;
+};
+
 }  // namespace
 
 double StepTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout) {
@@ -56,18 +86,18 @@ PartitionBound PartitionTimeBound(cost_model::JobCosts& costs, const spec::Paral
   const int p = layout.pipeline_parallel_size;
   const bool ends_in_order = layout.schedule != spec::ScheduleKind::kZeroBubbleH1;
   const std::vector<spec::VirtualStage> stages = spec::PartitionStages(job.model, layout);
+  StageTimes times(job.model, blocks);
   double before_s = 0;
   PartitionBound bound;
   for (int stage = 0; stage < p; ++stage) {
     double work_s = 0;
     double first_s = 0;  // of the stage's first chunk
     for (size_t i = stage; i < stages.size(); i += p) {
-      const cost_model::BlockCost cost =
-          cost_model::StageCost(blocks, spec::CountForms(job.model, stages[i]), stages[i]);
-      const double forward_s = cost.Forward();
-      const double all_s = forward_s + cost.Backward();
+      times.Enter(stages[i]);
+      const double forward_s = times.forward_s();
+      const double all_s = forward_s + times.backward_s();
       work_s += all_s;
-      if (stage == 0) bound.first_backward_s += cost.Backward();
+      if (stage == 0) bound.first_backward_s += times.backward_s();
       if (stages[i].chunk == 0) first_s = ends_in_order ? all_s : forward_s;
     }
     bound.time_s = std::max(bound.time_s, before_s + m * work_s);
@@ -102,11 +132,12 @@ StageForms FewestLayers(const spec::ModelSpec& model, const spec::ParallelSpec& 
 }
 
 double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
-                   const StageForms& fewest) {
+                   const StageForms& fewest, double enough_bytes) {
   cost_model::StepParts parts;
   parts.num_microbatches = spec::NumMicrobatches(costs.job().training, layout);
   parts.forms = fewest;
-  return cost_model::StepBytesOf(costs, layout, parts, cost_model::Padding::kNone).needed_bytes;
+  return cost_model::StepBytesOf(costs, layout, parts, cost_model::Padding::kNone, enough_bytes)
+      .needed_bytes;
 }
 
 double EndTimeBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,

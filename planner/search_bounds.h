@@ -2,6 +2,8 @@
 // best.
 #pragma once
 
+#include <limits>
+
 #include "cost_model/step_cost.h"
 #include "planner/search_space.h"
 
@@ -33,9 +35,10 @@ using StageForms = std::vector<spec::PerForm<int>>;
 StageForms FewestLayers(const spec::ModelSpec& model, const spec::ParallelSpec& layout,
                         const std::vector<std::vector<int>>& partitions);
 // Bytes that the memory limit holds against the device at least, with those layers, all of them
-// recomputed as `layout` says.
+// recomputed as `layout` says. `enough_bytes`: see cost_model::StepBytesOf.
 double NeededBound(cost_model::JobCosts& costs, const spec::ParallelSpec& layout,
-                   const StageForms& fewest);
+                   const StageForms& fewest,
+                   double enough_bytes = std::numeric_limits<double>::infinity());
 
 // Seconds from the end of the pipeline to that of the step at least, with the layout's end of the
 // step and layers as few as `fewest` (see FewestLayers): the first stage, whose backward pass is

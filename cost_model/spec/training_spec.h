@@ -24,7 +24,32 @@ struct PrecisionTypes {
   base::DType matmul;       // input type of the matrix products: which peak applies
   bool has_master_weights;  // a further fp32 copy in the optimizer state
 };
-PrecisionTypes TypesOf(Precision precision);
+constexpr PrecisionTypes TypesOf(Precision precision) {
+  using base::DType;
+  PrecisionTypes types{.parameter = DType::kFloat32,
+                       .activation = DType::kFloat32,
+                       .gradient = DType::kFloat32,
+                       .matmul = DType::kFloat32,
+                       .has_master_weights = false};
+  switch (precision) {
+    case Precision::kFp32:
+      return types;
+    case Precision::kBf16:
+      types.parameter = types.activation = types.matmul = DType::kBFloat16;
+      break;
+    case Precision::kFp16:
+      types.parameter = types.activation = types.matmul = DType::kFloat16;
+      break;
+    case Precision::kFp8:
+    case Precision::kFp4:
+      // Only the operands of matrix products are cast to 8 or 4 bits, on the fly.
+      types.parameter = types.activation = DType::kBFloat16;
+      types.matmul = precision == Precision::kFp8 ? DType::kFloat8 : DType::kFloat4;
+      break;
+  }
+  types.has_master_weights = true;
+  return types;
+}
 
 struct OptimizerSpec {
   double lr = 3e-4;
