@@ -132,7 +132,7 @@ std::string LayoutText(const spec::ParallelSpec& parallel) {
   if (!is_usual) text += Concat(", ", spec::ToString(parallel.schedule));
   const std::vector<int>& layers = parallel.layers_per_virtual_stage;
   if (layers.size() > 1) {
-    text += Concat(", ", layers.front(), " layers on the first and ", layers.back(),
+    text += Concat(", ", FormatPlural(layers.front(), "layer"), " on the first and ", layers.back(),
                    " on the last stage");
   }
   if (parallel.offload_optimizer) text += ", optimizer on the host";
