@@ -1,6 +1,7 @@
 #include "planner/ranking.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace tessera::planner {
@@ -16,6 +17,14 @@ std::array<int, 6> MeshOf(const spec::ParallelSpec& parallel) {
           parallel.expert_parallel_size, parallel.expert_tensor_parallel_size};
 }
 
+// Times that are the same sum in another order: equal to ten digits.
+double WithoutRounding(double time_s) {
+  constexpr int kNumBits = 33;
+  int exponent = 0;
+  const double fraction = std::frexp(time_s, &exponent);
+  return std::ldexp(std::round(std::ldexp(fraction, kNumBits)), exponent - kNumBits);
+}
+
 template <typename Entries>
 std::vector<spec::ParallelSpec> LayoutsOf(Entries& entries) {
   std::vector<spec::ParallelSpec> layouts;
@@ -26,7 +35,9 @@ std::vector<spec::ParallelSpec> LayoutsOf(Entries& entries) {
 }  // namespace
 
 bool Ranking::IsFaster(const Entry& a, const Entry& b) {
-  if (a.step_time_s != b.step_time_s) return a.step_time_s < b.step_time_s;
+  const double a_s = WithoutRounding(a.step_time_s);
+  const double b_s = WithoutRounding(b.step_time_s);
+  if (a_s != b_s) return a_s < b_s;
   return a.order < b.order;
 }
 

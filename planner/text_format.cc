@@ -48,7 +48,12 @@ bool IsNumber(const std::string& cell) {
 std::string FormatFixed(double value, int decimals) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(decimals) << value;
-  return text.str();
+  std::string digits = text.str();
+  // What rounds to zero has no sign.
+  if (digits.find_first_not_of("-0.") == std::string::npos && digits.front() == '-') {
+    digits.erase(0, 1);
+  }
+  return digits;
 }
 
 std::string FormatSeconds(double seconds) {

@@ -5,6 +5,13 @@
 namespace tessera::planner {
 namespace {
 
+TEST(TextFormatTest, WhatRoundsToZeroHasNoSign) {
+  EXPECT_EQ(FormatFixed(-0.04, 1), "0.0");
+  EXPECT_EQ(FormatFixed(-0.06, 1), "-0.1");
+  EXPECT_EQ(FormatFixed(-0.4, 0), "0");
+  EXPECT_EQ(FormatPercent(-1e-9), "0.0 %");
+}
+
 TEST(TextFormatTest, NumbersReadAsPeopleWriteThem) {
   EXPECT_EQ(FormatSeconds(0), "0 s");
   EXPECT_EQ(FormatSeconds(3.1e-6), "3.1 us");
