@@ -157,14 +157,6 @@ int64_t BytesIn(const spec::StageMemory& stage, MemoryStatistic statistic) {
   base::FailCheck(__FILE__, __LINE__, "known statistic", static_cast<int>(statistic));
 }
 
-int64_t PredictedMemoryBytes(const spec::StepReport& report, MemoryStatistic statistic) {
-  int64_t most_bytes = 0;
-  for (const spec::StageMemory& stage : report.stages) {
-    most_bytes = std::max(most_bytes, BytesIn(stage, statistic));
-  }
-  return most_bytes;
-}
-
 double NeededBytes(const spec::StageMemory& stage, const spec::RuntimeSpec& runtime) {
   const double factor = 1 + runtime.allocator_reserve + runtime.allocator_reserve_margin;
   return factor * static_cast<double>(stage.Allocated()) + static_cast<double>(stage.context_bytes);

@@ -49,9 +49,8 @@ enum class MemoryStatistic : uint8_t {
   kUsed,       // of the device, context included (nvidia-smi)
 };
 
-// A stage in such a measurement, and the fullest stage of a prediction. [bytes]
+// A stage in such a measurement. [bytes]
 int64_t BytesIn(const spec::StageMemory& stage, MemoryStatistic statistic);
-int64_t PredictedMemoryBytes(const spec::StepReport& report, MemoryStatistic statistic);
 
 // Bytes that the memory limit holds against device.memory_bytes: those of the fullest stage with
 // what the allocator reserves at worst, or, on a pool whose ranks share one memory, the sum over

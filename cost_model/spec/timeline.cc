@@ -1,7 +1,5 @@
 #include "cost_model/spec/timeline.h"
 
-#include <algorithm>
-
 #include "cost_model/base/check.h"
 
 namespace tessera::spec {
@@ -20,13 +18,6 @@ std::string_view ToString(PhaseKind kind) {
       return "other";
   }
   base::FailCheck(__FILE__, __LINE__, "known phase", static_cast<int>(kind));
-}
-
-double EndOf(const RankTimeline& timeline) {
-  double end_s = 0;
-  for (const TimedAction& timed : timeline.actions) end_s = std::max(end_s, timed.end_s);
-  for (const TimedPhase& phase : timeline.phases) end_s = std::max(end_s, phase.end_s);
-  return end_s;
 }
 
 }  // namespace tessera::spec

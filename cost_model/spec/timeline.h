@@ -49,7 +49,4 @@ struct RankTimeline {
   std::vector<MemorySample> memory;  // ascending in time
 };
 
-// When the last of it ends. [s]
-double EndOf(const RankTimeline& timeline);
-
 }  // namespace tessera::spec

@@ -49,8 +49,11 @@ std::string CommandLine() {
   bool is_program = true;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\0', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
+    std::string word = text.substr(begin, end - begin);
     const bool is_plain = word.find_first_of(" \t\n\"'$&|;<>()*?[]#~`\\!") == std::string::npos;
+    for (size_t i = word.find('\''); i != std::string::npos; i = word.find('\'', i + 4)) {
+      word.replace(i, 1, R"('\'')");
+    }
     if (!is_program) line += is_plain && !word.empty() ? " " + word : " '" + word + "'";
     is_program = false;
     begin = end + 1;

@@ -51,6 +51,16 @@ std::vector<spec::ParallelSpec> Layouts() {
   return layouts;
 }
 
+// When the last of all stages ends. [s]
+double EndOf(const std::vector<RankTimeline>& timelines) {
+  double end_s = 0;
+  for (const RankTimeline& timeline : timelines) {
+    for (const spec::TimedAction& timed : timeline.actions) end_s = std::max(end_s, timed.end_s);
+    for (const spec::TimedPhase& phase : timeline.phases) end_s = std::max(end_s, phase.end_s);
+  }
+  return end_s;
+}
+
 double PhaseSeconds(const RankTimeline& timeline, PhaseKind kind) {
   double sum_s = 0;
   for (const spec::TimedPhase& phase : timeline.phases) {
@@ -63,10 +73,7 @@ TEST(StepTimelineTest, TheLastOfItEndsWithTheStep) {
   JobCosts costs(LatentJob());
   for (const spec::ParallelSpec& layout : Layouts()) {
     const double step_time_s = PriceStep(costs, layout).report.step_time_s;
-    double end_s = 0;
-    for (const RankTimeline& timeline : PredictTimelines(costs, layout)) {
-      end_s = std::max(end_s, spec::EndOf(timeline));
-    }
+    const double end_s = EndOf(PredictTimelines(costs, layout));
     EXPECT_NEAR(end_s, step_time_s, 1e-9 * step_time_s) << spec::ToString(layout.schedule);
   }
 }
@@ -171,10 +178,7 @@ TEST(StepTimelineTest, OnSharedCoresItEndsWithTheStepToo) {
     const spec::ParallelSpec layout =
         Layout(1, 8, 2, 1, spec::ScheduleKind::kOneForwardOneBackward);
     const double step_time_s = PriceStep(costs, layout).report.step_time_s;
-    double end_s = 0;
-    for (const RankTimeline& timeline : PredictTimelines(costs, layout)) {
-      end_s = std::max(end_s, spec::EndOf(timeline));
-    }
+    const double end_s = EndOf(PredictTimelines(costs, layout));
     EXPECT_NEAR(end_s, step_time_s, 1e-9 * step_time_s) << batch_size;
   }
 }

@@ -90,6 +90,16 @@ TEST_F(WhatIfCommandTest, HasAPointForEachCombinationAndTheIdentitiesHold) {
   }
 }
 
+TEST_F(WhatIfCommandTest, TellsTheCommandAsAShellTakesIt) {
+  const nlohmann::json document = RunForJson(
+      "what-if --model gpt3-1.3b --clusters dgx-h100 --devices 8 --global-batch-size 64 "
+      "--no-margins --csv it's.csv",
+      folder_);
+  EXPECT_THAT(document["command"].get<std::string>(),
+              ::testing::AllOf(::testing::StartsWith("tessera what-if --model gpt3-1.3b"),
+                               ::testing::HasSubstr(R"(--csv 'it'\''s.csv')")));
+}
+
 TEST_F(WhatIfCommandTest, AgreesWithPlan) {
   const nlohmann::json sweep = RunForJson(
       "what-if --model gpt3-1.3b --clusters dgx-a100-80gb --devices 16 --global-batch-size 64 "
