@@ -2,6 +2,9 @@
 // each member in op_args.h; storage is row-major and contiguous unless a stride says otherwise.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "cost_model/base/check.h"
 #include "cost_model/base/dtype.h"
 
@@ -28,6 +31,11 @@ struct ConstArray {
   ConstArray(const int32_t* values) : data(values), dtype(base::DType::kInt32) {}  // NOLINT
   ConstArray(const void* values, base::DType type) : data(values), dtype(type) {}
 
+  // The array from element `offset` on; absent stays absent.
+  ConstArray At(int64_t offset) const {
+    if (data == nullptr) return *this;
+    return {static_cast<const std::byte*>(data) + offset * base::SizeBytes(dtype), dtype};
+  }
   template <typename T>
   const T* As() const {
     TESSERA_CHECK(data == nullptr || dtype == DTypeOf<T>(), "array of ", base::ToString(dtype));
@@ -46,6 +54,11 @@ struct Array {
   Array(int32_t* values) : data(values), dtype(base::DType::kInt32) {}  // NOLINT
   Array(void* values, base::DType type) : data(values), dtype(type) {}
 
+  // The array from element `offset` on; absent stays absent.
+  Array At(int64_t offset) const {
+    if (data == nullptr) return *this;
+    return {static_cast<std::byte*>(data) + offset * base::SizeBytes(dtype), dtype};
+  }
   template <typename T>
   T* As() const {
     TESSERA_CHECK(data == nullptr || dtype == DTypeOf<T>(), "array of ", base::ToString(dtype));

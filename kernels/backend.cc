@@ -282,6 +282,7 @@ void Backend::CrossEntropyGrad(const CrossEntropyGradArgs& args) {
   const OpRecord record = CheckCrossEntropy(OpKind::kCrossEntropyGrad, args);
   CheckPresent(record.kind,
                {args.logits, args.labels, args.max, args.sum_exp, args.target_logit, args.loss});
+  TESSERA_CHECK(args.loss_sum != nullptr, "no place for the sum of losses");
   const ObservedOp op(observer_, record);
   DoCrossEntropyGrad(args);
 }
@@ -297,6 +298,8 @@ void Backend::AdamW(const AdamWArgs& args) {
   const OpRecord record =
       CheckElements(OpKind::kAdamW, args.n, {args.param, args.grad, args.m, args.v});
   TESSERA_CHECK(args.step >= 1, "step ", args.step);
+  TESSERA_CHECK(args.n == 0 || args.master || args.param.dtype == base::DType::kFloat32,
+                "no master weights of ", base::ToString(args.param.dtype));
   const ObservedOp op(observer_, record);
   DoAdamW(args);
 }
@@ -322,6 +325,53 @@ void Backend::Copy(ConstArray source, Array destination, int64_t n) {
                 base::ToString(source.dtype), " to ", base::ToString(destination.dtype));
   const ObservedOp op(observer_, record);
   DoCopy(source, destination, n);
+}
+
+void Backend::Cast(ConstArray source, Array destination, int64_t n) {
+  const ObservedOp op(observer_, CheckElements(OpKind::kCast, n, {source, destination}));
+  DoCast(source, destination, n);
+}
+
+void Backend::Dropout(const DropoutArgs& args) {
+  const OpRecord record{OpKind::kDropout, {args.num_rows, args.width}};
+  CheckPositive(record, {args.num_rows, args.width});
+  CheckPresent(record.kind, {args.x, args.y});
+  TESSERA_CHECK(args.probability >= 0 && args.probability < 1, "probability ", args.probability);
+  const ObservedOp op(observer_, record);
+  DoDropout(args);
+}
+
+void Backend::TokenPermute(const TokenPermuteArgs& args) {
+  const OpRecord record{OpKind::kTokenPermute, {args.num_rows, args.width, args.num_tokens}};
+  CheckPositive(record, {args.num_rows, args.width, args.num_tokens});
+  CheckPresent(record.kind, {args.x, args.source_row, args.out});
+  const ObservedOp op(observer_, record);
+  DoTokenPermute(args);
+}
+
+void Backend::TokenUnpermute(const TokenUnpermuteArgs& args) {
+  const OpRecord record{OpKind::kTokenUnpermute, {args.num_rows, args.width, args.num_tokens}};
+  CheckPositive(record, {args.num_rows, args.width, args.num_tokens, args.copies});
+  CheckPresent(record.kind, {args.x, args.routed_row, args.out});
+  const ObservedOp op(observer_, record);
+  DoTokenUnpermute(args);
+}
+
+void Backend::LogSumExpMerge(const LogSumExpMergeArgs& args) {
+  const OpRecord record{OpKind::kLogSumExpMerge,
+                        {args.batch, args.sequence, args.num_heads, args.head_dim}};
+  CheckPositive(record, {args.batch, args.sequence, args.num_heads, args.head_dim});
+  CheckPresent(record.kind, {args.block_out, args.block_stats, args.out, args.stats});
+  const ObservedOp op(observer_, record);
+  DoLogSumExpMerge(args);
+}
+
+void Backend::SumBlocks(const SumBlocksArgs& args) {
+  const OpRecord record{OpKind::kSumBlocks, {args.n, args.num_blocks}};
+  CheckPositive(record, {args.n, args.num_blocks});
+  CheckPresent(record.kind, {args.x, args.y});
+  const ObservedOp op(observer_, record);
+  DoSumBlocks(args);
 }
 
 }  // namespace tessera::kernels

@@ -45,10 +45,21 @@ class Backend {
   void Add(ConstArray x, Array y, int64_t n);    // y += x
   void Fill(Array x, int64_t n, float value);    // x = value
   void Copy(ConstArray source, Array destination, int64_t n);
+  void Cast(ConstArray source, Array destination, int64_t n);  // between floating-point types
+  void Dropout(const DropoutArgs& args);
+  void TokenPermute(const TokenPermuteArgs& args);
+  void TokenUnpermute(const TokenUnpermuteArgs& args);
+  void LogSumExpMerge(const LogSumExpMergeArgs& args);
+  void SumBlocks(const SumBlocksArgs& args);
 
   // Device memory, 64-byte aligned, not initialised. Throws base::SystemError when there is none.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory, size_t bytes) = 0;
+  // Scratch for the operations' own use, for as long as the backend lives. A backend that needs
+  // none ignores it; one that needs some demands it before the first operation.
+  virtual void AttachWorkspace(void* /*memory*/, int64_t /*num_bytes*/) {}
+  // The host memory may change when CopyToDevice returns; CopyToHost waits for the operations
+  // before it and returns when the bytes are there.
   virtual void CopyToDevice(void* device, const void* host, size_t bytes) = 0;
   virtual void CopyToHost(void* host, const void* device, size_t bytes) = 0;
   virtual void Synchronize() = 0;
@@ -79,6 +90,12 @@ class Backend {
   virtual void DoAdd(ConstArray x, Array y, int64_t n) = 0;
   virtual void DoFill(Array x, int64_t n, float value) = 0;
   virtual void DoCopy(ConstArray source, Array destination, int64_t n) = 0;
+  virtual void DoCast(ConstArray source, Array destination, int64_t n) = 0;
+  virtual void DoDropout(const DropoutArgs& args) = 0;
+  virtual void DoTokenPermute(const TokenPermuteArgs& args) = 0;
+  virtual void DoTokenUnpermute(const TokenUnpermuteArgs& args) = 0;
+  virtual void DoLogSumExpMerge(const LogSumExpMergeArgs& args) = 0;
+  virtual void DoSumBlocks(const SumBlocksArgs& args) = 0;
 
  private:
   base::OpObserver* observer_ = nullptr;

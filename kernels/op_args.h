@@ -1,11 +1,17 @@
 // Arguments of every operation of the backend interface. One alphabet for shapes: rows = tokens
 // (batch * sequence, batch slowest), width = features. Gradients of parameters accumulate (+=);
 // everything else overwrites.
+//
+// Types: activations, their gradients and parameters (weights, biases, gamma, beta, tables) have
+// one type, the compute type: fp32, or bf16 or fp16 on a GPU. Gradients of parameters, statistics
+// (mean, rstd, log-sum-exp, max, sums, losses) and optimizer state are fp32. Probabilities that
+// unfused attention keeps have the compute type. All sums are formed in fp32 at least.
 #pragma once
 
 #include <cstdint>
 
 #include "cost_model/base/op.h"
+#include "cost_model/base/philox.h"
 #include "kernels/array.h"
 
 namespace tessera::kernels {
@@ -166,14 +172,16 @@ struct CrossEntropySumExpArgs {
 };
 
 // loss[r] = log(sum_exp) - target_logit; logits become their gradient in place:
-// (softmax - one_hot(label)) * grad_scale, 0 in the padding columns.
+// (softmax - one_hot(label)) * grad_scale, 0 in the padding columns. Adds the losses to *loss_sum,
+// in double and in a fixed order.
 struct CrossEntropyGradArgs {
-  Array logits;             // [num_rows, num_columns], in place
-  ConstArray labels;        // int32 [num_rows]
-  ConstArray max;           // [num_rows]
-  ConstArray sum_exp;       // [num_rows], over the whole vocabulary
-  ConstArray target_logit;  // [num_rows], of the whole vocabulary
-  Array loss;               // [num_rows]
+  Array logits;                // [num_rows, num_columns], in place
+  ConstArray labels;           // int32 [num_rows]
+  ConstArray max;              // [num_rows]
+  ConstArray sum_exp;          // [num_rows], over the whole vocabulary
+  ConstArray target_logit;     // [num_rows], of the whole vocabulary
+  Array loss;                  // [num_rows]
+  double* loss_sum = nullptr;  // device memory, accumulates
   int64_t num_rows = 0, num_columns = 0, num_valid = 0, vocab_begin = 0;
   float grad_scale = 1;
 };
@@ -181,20 +189,73 @@ struct CrossEntropyGradArgs {
 // *sum += sum of x[i]^2, accumulated in double, in a fixed order for a given n.
 struct SumOfSquaresArgs {
   ConstArray x;
-  double* sum = nullptr;  // host memory
+  double* sum = nullptr;  // device memory, accumulates
   int64_t n = 0;
 };
 
 // AdamW with decoupled weight decay and bias correction (Loshchilov & Hutter 2019):
 // g = grad * grad_scale; m, v updated; p -= lr * (m_hat / (sqrt(v_hat) + epsilon) + decay * p).
+// With master weights p is `master`, and `param` becomes its value in the compute type.
 struct AdamWArgs {
   Array param;      // [n]
+  Array master;     // [n] fp32; absent where param is fp32
   ConstArray grad;  // [n]
   Array m, v;       // [n]
   int64_t n = 0;
   float lr = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   float grad_scale = 1;
   int64_t step = 1;  // from 1, for the bias correction
+};
+
+// y = x where the draw of an element is at least `probability`, times 1 / (1 - probability), else
+// 0. Element (r, c) has draw base::UniformAt(key, first_index + r * index_stride + c), so that
+// every layout drops the same. The backward pass is the same operation on the gradient.
+struct DropoutArgs {
+  ConstArray x;  // [num_rows, width]
+  Array y;       // [num_rows, width]; may alias x
+  int64_t num_rows = 0, width = 0;
+  float probability = 0;  // in [0, 1)
+  base::PhiloxKey key = {};
+  uint64_t first_index = 0, index_stride = 0;
+};
+
+// out[r] = x[source_row[r]] * scale[r], zeros where source_row is negative: tokens in the order of
+// their experts, and the gradient of TokenUnpermute.
+struct TokenPermuteArgs {
+  ConstArray x;           // [num_tokens, width]
+  ConstArray source_row;  // int32 [num_rows]
+  ConstArray scale;       // fp32 [num_rows] or absent
+  Array out;              // [num_rows, width]
+  int64_t num_rows = 0, width = 0, num_tokens = 0;
+};
+
+// out[t] = sum over j < copies, ascending, of x[routed_row[t, j]] * weight[t, j]; a negative row
+// adds nothing: what the experts made of a token, and the gradient of TokenPermute.
+struct TokenUnpermuteArgs {
+  ConstArray x;           // [num_rows, width]
+  ConstArray routed_row;  // int32 [num_tokens, copies]
+  ConstArray weight;      // fp32 [num_tokens, copies] or absent
+  Array out;              // [num_tokens, width]
+  int64_t num_rows = 0, width = 0, num_tokens = 0, copies = 0;
+};
+
+// Merges attention over two sets of keys (ring attention: Liu et al. 2023, arXiv:2310.01889):
+// stats = log(exp(stats) + exp(block_stats)), out = out exp(stats_before - stats) + block_out
+// exp(block_stats - stats). A row without keys has stats -infinity and counts for nothing.
+struct LogSumExpMergeArgs {
+  ConstArray block_out;    // compute type [batch * sequence, num_heads * head_dim]
+  ConstArray block_stats;  // fp32 [batch, num_heads, sequence]
+  Array out;               // fp32 or compute type, as block_out, in place
+  Array stats;             // fp32, as block_stats, in place
+  int64_t batch = 0, sequence = 0, num_heads = 0, head_dim = 0;
+};
+
+// y[i] = sum over b < num_blocks, ascending, of x[b * n + i], added in fp32: what a reduction in a
+// 16-bit type needs to keep its precision.
+struct SumBlocksArgs {
+  ConstArray x;  // [num_blocks, n]
+  Array y;       // [n]; may be block 0 of x
+  int64_t n = 0, num_blocks = 0;
 };
 
 }  // namespace tessera::kernels

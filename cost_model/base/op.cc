@@ -74,6 +74,14 @@ std::string_view ToString(OpKind kind) {
       return "fill";
     case OpKind::kCopy:
       return "copy";
+    case OpKind::kCast:
+      return "cast";
+    case OpKind::kDropout:
+      return "dropout";
+    case OpKind::kLogSumExpMerge:
+      return "log_sum_exp_merge";
+    case OpKind::kSumBlocks:
+      return "sum_blocks";
     case OpKind::kAllReduce:
       return "all_reduce";
     case OpKind::kReduceScatter:

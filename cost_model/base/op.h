@@ -47,20 +47,24 @@ enum class OpKind : uint8_t {
   // num_rows, num_heads, head_dim, inverse (0|1): keys of latent attention from each head's own
   // part and the rotary part that all share; inverse: their gradients apart.
   kKeyAssembly,
-  kSumOfSquares,   // number of elements
-  kAdamW,          // number of elements
-  kScale,          // number of elements
-  kAdd,            // number of elements
-  kFill,           // number of elements
-  kCopy,           // number of elements
-  kAllReduce,      // elements per rank, group size, axis, ReduceOp
-  kReduceScatter,  // elements of the input per rank, group size, axis
-  kAllGather,      // elements of the output per rank, group size, axis
-  kBroadcast,      // elements, group size, axis
-  kAllToAll,       // elements per rank, group size, axis, copies of each token among them (0: one)
-  kSend,           // elements
-  kRecv,           // elements
-  kBarrier,        // group size, axis
+  kSumOfSquares,    // number of elements
+  kAdamW,           // number of elements
+  kScale,           // number of elements
+  kAdd,             // number of elements
+  kFill,            // number of elements
+  kCopy,            // number of elements
+  kCast,            // number of elements, from one floating-point type to another
+  kDropout,         // num_rows, width
+  kLogSumExpMerge,  // batch, sequence, num_heads, head_dim: attention over two sets of keys
+  kSumBlocks,       // elements of a block, num_blocks
+  kAllReduce,       // elements per rank, group size, axis, ReduceOp
+  kReduceScatter,   // elements of the input per rank, group size, axis
+  kAllGather,       // elements of the output per rank, group size, axis
+  kBroadcast,       // elements, group size, axis
+  kAllToAll,        // elements per rank, group size, axis, copies of each token among them (0: one)
+  kSend,            // elements
+  kRecv,            // elements
+  kBarrier,         // group size, axis
 };
 
 // Which operands of C[m,n] = A[m,k] B[k,n] are stored transposed (row-major storage).

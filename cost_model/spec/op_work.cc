@@ -186,6 +186,14 @@ double MemoryBytesOf(const OpRecord& record, int64_t element_bytes) {
       return Dim(record, 0) * kFp32Bytes;
     case OpKind::kCopy:
       return 2 * Dim(record, 0) * kFp32Bytes;
+    case OpKind::kCast:
+      return Dim(record, 0) * (kFp32Bytes + bytes);
+    case OpKind::kDropout:
+      return 2 * elements * bytes;
+    case OpKind::kLogSumExpMerge:  // the merged part both ways, the other read
+      return 3 * elements * Dim(record, 2) * Dim(record, 3) * bytes;
+    case OpKind::kSumBlocks:
+      return (Dim(record, 1) + 1) * Dim(record, 0) * bytes;
     default:
       return Passes(record) * elements * bytes;
   }

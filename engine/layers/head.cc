@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "engine/layers/linear.h"
 #include "engine/layers/token_exchange.h"
@@ -65,21 +64,19 @@ double Head::Loss(float grad_scale, HeadStash& stash) const {
                                        .num_valid = num_valid,
                                        .vocab_begin = vocab_begin});
   tensor.AllReduce(sum_exp, sum_exp, 2 * rows, base::DType::kFloat32, base::ReduceOp::kSum);
+  double sum = 0;
   context_.backend.CrossEntropyGrad({.logits = stash.dlogits.f32(),
                                      .labels = stash.labels.i32(),
                                      .max = max,
                                      .sum_exp = sum_exp,
                                      .target_logit = target_logit,
                                      .loss = loss,
+                                     .loss_sum = &sum,
                                      .num_rows = rows,
                                      .num_columns = shape.vocab,
                                      .num_valid = num_valid,
                                      .vocab_begin = vocab_begin,
                                      .grad_scale = grad_scale});
-  std::vector<float> host_loss(static_cast<size_t>(rows));
-  context_.backend.CopyToHost(host_loss.data(), loss, host_loss.size() * sizeof(float));
-  double sum = 0;
-  for (const float token_loss : host_loss) sum += token_loss;
   return sum;
 }
 

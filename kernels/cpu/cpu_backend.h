@@ -48,6 +48,12 @@ class CpuBackend final : public Backend {
   void DoAdd(ConstArray x, Array y, int64_t n) override;
   void DoFill(Array x, int64_t n, float value) override;
   void DoCopy(ConstArray source, Array destination, int64_t n) override;
+  void DoCast(ConstArray source, Array destination, int64_t n) override;
+  void DoDropout(const DropoutArgs& args) override;
+  void DoTokenPermute(const TokenPermuteArgs& args) override;
+  void DoTokenUnpermute(const TokenUnpermuteArgs& args) override;
+  void DoLogSumExpMerge(const LogSumExpMergeArgs& args) override;
+  void DoSumBlocks(const SumBlocksArgs& args) override;
 
  private:
   // Before matrix products: the caller may not be the thread that made the backend.

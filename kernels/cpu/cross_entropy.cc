@@ -83,6 +83,7 @@ void CpuBackend::DoCrossEntropyGrad(const CrossEntropyGradArgs& args) {
       loss[row] = std::log(sum_exp[row]) - target_logit[row];
     }
   });
+  for (int64_t row = 0; row < args.num_rows; ++row) *args.loss_sum += loss[row];
 }
 
 }  // namespace tessera::kernels

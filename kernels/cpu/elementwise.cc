@@ -83,6 +83,11 @@ void CpuBackend::DoFill(Array x, int64_t n, float value) {
   });
 }
 
+// One type alone is computed in here.
+void CpuBackend::DoCast(ConstArray source, Array destination, int64_t n) {
+  if (n > 0) std::memcpy(destination.As<float>(), source.As<float>(), n * sizeof(float));
+}
+
 void CpuBackend::DoCopy(ConstArray source, Array destination, int64_t n) {
   const int64_t element_bytes = base::SizeBytes(source.dtype);
   pool_.ForRanges(n, kElementGrain, kAlignmentBytes, [&](int64_t begin, int64_t end) {

@@ -193,6 +193,7 @@ TEST_F(BackendTest, EmbeddingsReportTheVocabularyHeldHere) {
 }
 
 TEST_F(BackendTest, CrossEntropyReportsColumnsWithTheirPadding) {
+  double sum = 0;
   ExpectRecord({OpKind::kCrossEntropyMax, {8, 16}}, [&] {
     backend->CrossEntropyMax(
         {.logits = f, .max = g, .num_rows = 8, .num_columns = 16, .num_valid = 10});
@@ -214,6 +215,7 @@ TEST_F(BackendTest, CrossEntropyReportsColumnsWithTheirPadding) {
                                .sum_exp = h,
                                .target_logit = p,
                                .loss = q,
+                               .loss_sum = &sum,
                                .num_rows = 8,
                                .num_columns = 16,
                                .num_valid = 10});

@@ -84,12 +84,14 @@ Floats RunPasses(Backend& backend, ShardedCase& c) {
   const DeviceFloats device_sum(backend, sum), device_target(backend, target);
   for (Shard& shard : c.shards) {
     const DeviceFloats logits(backend, shard.logits), device_loss = Unset(backend, c.num_rows);
+    double loss_sum = 1;  // what was there before stays in the sum
     backend.CrossEntropyGrad({.logits = logits,
                               .labels = labels,
                               .max = device_max,
                               .sum_exp = device_sum,
                               .target_logit = device_target,
                               .loss = device_loss,
+                              .loss_sum = &loss_sum,
                               .num_rows = c.num_rows,
                               .num_columns = c.num_columns,
                               .num_valid = shard.num_valid,
@@ -97,6 +99,11 @@ Floats RunPasses(Backend& backend, ShardedCase& c) {
                               .grad_scale = kGradScale});
     shard.logits = logits.Values();
     loss = device_loss.Values();
+    double expected_sum = 1;
+    for (const float row_loss : loss) expected_sum += row_loss;
+    if (!std::isnan(expected_sum)) {
+      EXPECT_EQ(loss_sum, expected_sum);
+    }
   }
   return loss;
 }

@@ -1,0 +1,46 @@
+// Tokens on their way to the experts and back.
+#include <algorithm>
+
+#include "kernels/cpu/cpu_backend.h"
+
+namespace tessera::kernels {
+
+void CpuBackend::DoTokenPermute(const TokenPermuteArgs& args) {
+  const float* const x = args.x.As<float>();
+  const int32_t* const source_row = args.source_row.As<int32_t>();
+  const float* const scale = args.scale.As<float>();
+  float* const out = args.out.As<float>();
+  pool_.ForRanges(args.num_rows, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const to = out + row * args.width;
+      if (source_row[row] < 0) {
+        std::fill_n(to, args.width, 0.0F);
+        continue;
+      }
+      const float* const from = x + source_row[row] * args.width;
+      const float factor = scale == nullptr ? 1.0F : scale[row];
+      for (int64_t i = 0; i < args.width; ++i) to[i] = from[i] * factor;
+    }
+  });
+}
+
+void CpuBackend::DoTokenUnpermute(const TokenUnpermuteArgs& args) {
+  const float* const x = args.x.As<float>();
+  const int32_t* const routed_row = args.routed_row.As<int32_t>();
+  const float* const weight = args.weight.As<float>();
+  float* const out = args.out.As<float>();
+  pool_.ForRanges(args.num_tokens, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      float* const to = out + token * args.width;
+      std::fill_n(to, args.width, 0.0F);
+      for (int64_t copy = token * args.copies; copy < (token + 1) * args.copies; ++copy) {
+        if (routed_row[copy] < 0) continue;
+        const float* const from = x + routed_row[copy] * args.width;
+        const float factor = weight == nullptr ? 1.0F : weight[copy];
+        for (int64_t i = 0; i < args.width; ++i) to[i] += from[i] * factor;
+      }
+    }
+  });
+}
+
+}  // namespace tessera::kernels
