@@ -47,11 +47,13 @@ OUTSIDE_LIBRARIES = {
     "NCCL": (r"nccl\.h", ["engine/comm/nccl_*"]),
     "CUDA": (r"(cuda|cublas|cudnn|cooperative_groups|nv|cub/|thrust/|mma\.h).*",
              ["kernels/cuda/*", "engine/comm/nccl_*", "tests/cuda_emulation/*"]),
+    "Boost.Context": (r"boost/context/.*", ["tests/cuda_emulation/*"]),
+    "the sanitizers": (r"sanitizer/.*", ["tests/cuda_emulation/*"]),
     "Gloo": (r"gloo/.*", ["engine/comm/gloo_*"]),
     "GoogleTest": (r"(gtest|gmock)/.*", ["tests/*"]),
     "Google Benchmark": (r"benchmark/.*", ["tests/benchmarks/*"]),
     "the operating system": (r"(sys|netinet|arpa|linux)/.*\.h|(unistd|fcntl|sched|pthread|signal|"
-                             r"dlfcn|netdb|poll|spawn|dirent|errno|time)\.h",
+                             r"dlfcn|netdb|poll|spawn|dirent|errno|time|elf|link|cxxabi)\.h",
                              ["kernels/*", "engine/*", "planner/cli/*", "planner/app/*",
                               "cost_model/spec/file_write.*", "tests/*"]),
 }

@@ -1,0 +1,7 @@
+// Stands in for CUDA's header of this name where CUDA sources are compiled for the host.
+#pragma once
+
+#include "tests/cuda_emulation/device/qualifiers.h"
+#include "tests/cuda_emulation/device/vector_types.h"
+#include "tests/cuda_emulation/runtime/runtime_api.h"
+#include "tests/cuda_emulation/runtime/runtime_types.h"

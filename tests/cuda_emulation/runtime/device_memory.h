@@ -1,0 +1,32 @@
+// Memory of the emulated devices. Every allocation is poisoned with NaN (0xFF bytes) when it is
+// made and when it is freed, lies between guard zones that are checked, and stays in quarantine for
+// a while.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tessera::cuda_emulation {
+
+enum class MemoryKind {
+  kPageable,  // anything the emulation did not allocate
+  kPinned,    // cudaMallocHost
+  kDevice,    // cudaMalloc
+  kFreed,     // was one of these, and is in quarantine
+};
+
+// What the byte at `pointer` is.
+MemoryKind KindOf(const void* pointer);
+
+// Whether all of [pointer, pointer + num_bytes) lies inside one live device allocation.
+bool IsDeviceMemory(const void* pointer, size_t num_bytes);
+
+// "device memory of device 0, 1024 bytes, at offset 16 of an allocation of 1000 bytes": for
+// messages.
+std::string DescribeMemory(const void* pointer, size_t num_bytes);
+
+// Memory of every device, for tests that run out of it. The default is 2 GiB.
+void SetDeviceMemoryLimit(int64_t total_bytes);
+
+}  // namespace tessera::cuda_emulation
