@@ -1,20 +1,16 @@
 // Trainings under every layout against an independent float64 program.
+#include "tests/testing/golden_training.h"
+
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <filesystem>
 
 #include "engine/checkpoint/safetensors.h"
-#include "engine/train/train_job.h"
-#include "tests/parity/golden_case.h"
 
 namespace tessera::testing {
 namespace {
 
-// fp32 against float64: the reference program itself, run in fp32, stays within 6e-6 of its loss
-// and norm and 2e-6 of its parameter norms.
-constexpr double kStepTolerance = 2e-5;
 constexpr double kNormTolerance = 1e-5;
 
 struct Mesh {
@@ -24,58 +20,13 @@ struct Mesh {
   int vpp = 1;
 };
 
-std::string NameOf(const spec::ParallelSpec& p) {
-  return "tp" + std::to_string(p.tensor_parallel_size) + " pp" +
-         std::to_string(p.pipeline_parallel_size) + " dp" + std::to_string(p.data_parallel_size) +
-         " vpp" + std::to_string(p.virtual_pipeline_size) + " mbs" +
-         std::to_string(p.micro_batch_size) + (p.sequence_parallel ? " sp" : "") + " zero" +
-         std::to_string(p.zero_stage) + " recompute " + std::string(ToString(p.recompute)) +
-         " attention " + std::string(ToString(p.attention));
-}
-
-spec::Plan PlanOf(const GoldenCase& golden, const spec::ParallelSpec& parallel) {
-  spec::Plan plan{.model = golden.model, .training = golden.training, .parallel = parallel};
-  plan.num_devices = spec::WorldSize(parallel);
-  plan.threads_per_rank = 1;
-  return plan;
-}
-
-bool Divides(const spec::Plan& plan) {
-  return spec::FindViolations(plan.model, plan.training, plan.parallel, plan.num_devices).empty();
-}
-
-void ExpectClose(double actual, double expected, double tolerance, const std::string& what) {
-  EXPECT_LE(std::abs(actual - expected), tolerance * std::abs(expected))
-      << what << ": " << actual << " instead of " << expected;
-}
-
 // Trains under `parallel` and holds every step against the case; returns false when the layout does
 // not divide the model.
 bool RunAndCompare(const GoldenCase& golden, const spec::ParallelSpec& parallel,
                    const std::string& export_dir = "") {
-  engine::TrainOptions options{.plan = PlanOf(golden, parallel),
-                               .data_path = golden.dir + "/tokens.bin",
-                               .data_format = engine::DataFormat::kRawU16,
-                               .data_order = engine::DataOrder::kSequential,
-                               .init_hf_dir = golden.dir,
-                               .export_hf_dir = export_dir,
-                               .timeout_s = 60};
-  if (!Divides(options.plan)) return false;
-  const std::string name = golden.name + ", " + NameOf(parallel);
-  SCOPED_TRACE(name);
-  size_t num_steps = 0;
-  const engine::TrainCallbacks callbacks{.on_step = [&](const engine::StepRow& row) {
-    ASSERT_LT(num_steps, golden.steps.size());
-    const GoldenStep& expected = golden.steps[num_steps++];
-    const std::string step = " of step " + std::to_string(num_steps);
-    ExpectClose(row.result.loss, expected.loss, kStepTolerance, "loss" + step);
-    ExpectClose(row.result.grad_norm, expected.grad_norm, kStepTolerance, "gradient norm" + step);
-    ExpectClose(row.result.lr, expected.lr, 1e-9, "learning rate" + step);
-  }};
-  const std::atomic<bool> stop = false;
-  engine::RunTraining(options, callbacks, stop);
-  EXPECT_EQ(num_steps, golden.steps.size());
-  return true;
+  engine::TrainOptions options = GoldenOptions(golden, parallel);
+  options.export_hf_dir = export_dir;
+  return TrainAndCompare(golden, options);
 }
 
 // All variants of a mesh for one case. Returns how many ran.

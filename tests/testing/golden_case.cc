@@ -1,4 +1,4 @@
-#include "tests/parity/golden_case.h"
+#include "tests/testing/golden_case.h"
 
 #include <algorithm>
 #include <cstdlib>
