@@ -94,11 +94,13 @@ void AddRunFlags(CLI::App& command, Flags& flags) {
                   "Seconds after which a rank gives up waiting for another")
       ->check(CLI::Range(1, kMaxTimeoutS))
       ->capture_default_str();
-  command.add_option("--comm", flags.comm, "Ranks as threads of this process")
-      ->check(CLI::IsMember({"thread"}))
+  command
+      .add_option("--comm", flags.comm,
+                  "thread: ranks are threads of this process; nccl: GPUs talk to each other")
+      ->check(CLI::IsMember({"thread", "nccl"}))
       ->capture_default_str();
   command.add_option("--device", flags.device, "What the ranks compute on")
-      ->check(CLI::IsMember({"cpu"}))
+      ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command.add_option("--format", flags.format, "Closing report: table or json")
       ->check(CLI::IsMember({"table", "json"}))
@@ -155,6 +157,8 @@ void Run(Flags& flags) {
   ParseInit(flags.init, flags.options);
   flags.options.data_format = DataFormatFromString(flags.data_format);
   flags.options.data_order = DataOrderFromString(flags.data_order);
+  flags.options.device = DeviceKindFromString(flags.device);
+  flags.options.comm = CommKindFromString(flags.comm);
   LoadPlan(flags);
   std::unique_ptr<MetricsWriter> metrics;
   if (!flags.metrics.empty()) {

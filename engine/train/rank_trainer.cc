@@ -65,13 +65,14 @@ double ClipFactor(double norm, double clip) {
 
 }  // namespace
 
-RankTrainer::RankTrainer(const spec::Plan& plan, Communicator& world, const SampleSource& source,
-                         int num_threads)
+RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicator& host_world,
+                         const SampleSource& source)
     : plan_(plan),
-      backend_(kernels::MakeCpuBackend(num_threads)),
-      pool_(*backend_),
-      groups_(world, plan.parallel, plan.model.num_key_value_heads),
-      context_{.backend = *backend_,
+      backend_(device.backend()),
+      host_world_(host_world),
+      pool_(backend_),
+      groups_(device.world(), plan.parallel, plan.model.num_key_value_heads),
+      context_{.backend = backend_,
                .pool = pool_,
                .groups = groups_,
                .model = plan.model,
@@ -101,16 +102,16 @@ StepResult RankTrainer::Step(bool stop_requested) {
   std::vector<spec::TimedPhase> phases;
   PhaseTimer timer(origin, phases);
   timer.Run(PhaseKind::kOther,
-            [&] { backend_->Fill(store_.gradients(), store_.layout().num_elements, 0.0F); });
+            [&] { backend_.Fill(store_.gradients(), store_.layout().num_elements, 0.0F); });
   timeline_ = ExecuteSchedule(actions_, runner_, origin);
   result.time.dp_comm_s =
       timer.Run(PhaseKind::kReduceGradients, [&] { ReduceGradients(context_, store_); });
   StepSums sums{.loss_sum = TakeLossSum(), .num_stop_requests = stop_requested ? 1 : 0};
   timer.Run(PhaseKind::kOther, [&] { sums.squared_norm = optimizer_.LocalSquaredNorm(); });
   // All stages meet here: the first to be done waits for the slowest.
-  const double blocked_before_s = groups_.world.blocked_s();
+  const double blocked_before_s = host_world_.blocked_s();
   timer.Run(PhaseKind::kWait, [&] { sums = SumOverRanks(sums); });
-  result.time.bubble_s = groups_.world.blocked_s() - blocked_before_s;
+  result.time.bubble_s = host_world_.blocked_s() - blocked_before_s;
   result.loss = sums.loss_sum / static_cast<double>(plan_.training.global_batch_size *
                                                     plan_.training.sequence_length);
   result.grad_norm = std::sqrt(sums.squared_norm);
@@ -139,8 +140,8 @@ StepResult RankTrainer::Step(bool stop_requested) {
 }
 
 RankTrainer::StepSums RankTrainer::SumOverRanks(const StepSums& mine) {
-  std::vector<StepSums> all(static_cast<size_t>(groups_.world.size()));
-  groups_.world.AllGather(&mine, all.data(), sizeof(StepSums), base::DType::kUInt8);
+  std::vector<StepSums> all(static_cast<size_t>(host_world_.size()));
+  host_world_.AllGather(&mine, all.data(), sizeof(StepSums), base::DType::kUInt8);
   StepSums sums;
   for (const StepSums& rank : all) {
     sums.loss_sum += rank.loss_sum;
@@ -178,8 +179,9 @@ spec::StageMemory RankTrainer::MeasuredMemory() const {
 }
 
 void RankTrainer::set_observer(base::OpObserver* observer) {
-  backend_->set_observer(observer);
+  backend_.set_observer(observer);
   groups_.set_observer(observer);
+  host_world_.set_observer(observer, static_cast<int>(spec::Axis::kWorld));
 }
 
 }  // namespace tessera::engine

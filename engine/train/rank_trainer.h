@@ -1,12 +1,12 @@
 // The training state and the step of one rank, as the plan says. Owns no loop, files or output.
 #pragma once
 
-#include <memory>
 #include <stdexcept>
 #include <vector>
 
 #include "cost_model/spec/plan.h"
 #include "cost_model/spec/timeline.h"
+#include "engine/device/rank_device.h"
 #include "engine/layers/stage_model.h"
 #include "engine/optimizer/adamw_optimizer.h"
 #include "engine/pipeline/pipeline_runner.h"
@@ -33,10 +33,11 @@ struct StepResult {
 
 class RankTrainer {
  public:
-  // Builds this rank's groups, parameters (initialised from the seed) and optimizer state.
-  // Collective. `plan`, `world` and `source` must outlive the trainer.
-  RankTrainer(const spec::Plan& plan, Communicator& world, const SampleSource& source,
-              int num_threads);
+  // Builds this rank's groups, parameters (initialised from the seed) and optimizer state on
+  // `device`; what the ranks tell each other of a step goes over `host_world`. Collective. All
+  // arguments must outlive the trainer.
+  RankTrainer(const spec::Plan& plan, RankDevice& device, Communicator& host_world,
+              const SampleSource& source);
 
   // One optimizer step over the next global batch. Collective. `stop_requested` of any rank is
   // reported to all. Throws DivergedError on every rank, before anything is updated, when the loss
@@ -69,7 +70,8 @@ class RankTrainer {
   double TakeLossSum();
 
   const spec::Plan& plan_;
-  std::unique_ptr<kernels::Backend> backend_;
+  kernels::Backend& backend_;
+  Communicator& host_world_;
   MemoryPool pool_;
   ProcessGroups groups_;
   LayerContext context_;

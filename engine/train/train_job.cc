@@ -78,13 +78,13 @@ TrainOptions WithCheckpointsFound(TrainOptions options) {
 class RankRun {
  public:
   RankRun(const TrainOptions& options, const TrainCallbacks& callbacks,
-          const std::atomic<bool>& stop, const SampleSource& source, Communicator& world,
-          int num_threads)
+          const std::atomic<bool>& stop, const SampleSource& source, RankDevice& device,
+          Communicator& world)
       : options_(options),
         callbacks_(callbacks),
         stop_(stop),
         world_(world),
-        trainer_(options.plan, world, source, num_threads) {}
+        trainer_(options.plan, device, world, source) {}
 
   void Run(TrainReport& report) {
     LoadState();
@@ -180,7 +180,12 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
   RunThreadRanks(options.plan.num_devices, {.timeout_s = options.timeout_s},
                  [&](Communicator& world) {
                    BindToOwnCores(world.rank(), world.size(), num_threads);
-                   RankRun(options, callbacks, stop, *source, world, num_threads).Run(report);
+                   const auto device = MakeRankDevice({.device = options.device,
+                                                       .comm = options.comm,
+                                                       .threads_per_rank = num_threads,
+                                                       .timeout_s = options.timeout_s},
+                                                      world);
+                   RankRun(options, callbacks, stop, *source, *device, world).Run(report);
                  });
   return report;
 }

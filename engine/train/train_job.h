@@ -25,6 +25,8 @@ struct TrainOptions {
   int64_t save_interval = 0;  // 0: at the end only
   std::string export_hf_dir;
   std::string trace_path;
+  DeviceKind device = DeviceKind::kCpu;
+  CommKind comm = CommKind::kThread;
   double timeout_s = 600;
 };
 

@@ -115,7 +115,8 @@ Outcome Run(const spec::Plan& plan, int threads_per_rank, int num_steps) {
   for (int i = 0; i < kPeakRepeats; ++i) peak.Measure();
   engine::RunThreadRanks(plan.num_devices, {}, [&](engine::Communicator& world) {
     engine::BindToOwnCores(world.rank(), world.size(), threads_per_rank);
-    engine::RankTrainer trainer(plan, world, source, threads_per_rank);
+    const auto device = engine::MakeRankDevice({.threads_per_rank = threads_per_rank}, world);
+    engine::RankTrainer trainer(plan, *device, world, source);
     OpTimer timer;
     for (int step = 0; step <= num_steps; ++step) {  // the first is warm-up
       if (step == 1 && world.rank() == 0) trainer.set_observer(&timer);

@@ -44,7 +44,9 @@ std::vector<RankOutcome> RunPlan(const spec::Plan& plan) {
   engine::RunThreadRanks(
       plan.num_devices, {.timeout_s = kTestTimeoutSeconds, .rendezvous_sends = true},
       [&](engine::Communicator& world) {
-        engine::RankTrainer trainer(plan, world, source, plan.threads_per_rank);
+        const auto device =
+            engine::MakeRankDevice({.threads_per_rank = plan.threads_per_rank}, world);
+        engine::RankTrainer trainer(plan, *device, world, source);
         trainer.Step(false);
         Recorder recorder;
         trainer.set_observer(&recorder);

@@ -89,7 +89,8 @@ std::vector<std::string> StepWithBrokenWeights(const spec::Plan& plan, int broke
   const testing::CountingSource source(plan.training.sequence_length, plan.model.vocab_size);
   std::vector<std::string> messages(static_cast<size_t>(plan.num_devices));
   testing::RunRanks(plan.num_devices, [&](Communicator& world) {
-    RankTrainer trainer(plan, world, source, /*num_threads=*/1);
+    const auto device = MakeRankDevice({}, world);
+    RankTrainer trainer(plan, *device, world, source);
     trainer.Step(false);
     const TrainState state = trainer.State();
     const std::span<float> weights(state.weights, static_cast<size_t>(state.layout.num_elements));

@@ -27,7 +27,8 @@ TrainingOutcome Train(spec::Plan plan) {
   TrainingOutcome outcome;
   std::mutex mutex;
   RunRanks(plan.num_devices, [&](engine::Communicator& world) {
-    engine::RankTrainer trainer(plan, world, source, /*num_threads=*/1);
+    const auto device = engine::MakeRankDevice({}, world);
+    engine::RankTrainer trainer(plan, *device, world, source);
     for (int64_t step = 0; step < plan.training.steps; ++step) {
       const engine::StepResult result = trainer.Step(false);
       if (world.rank() != 0) continue;

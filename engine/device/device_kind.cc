@@ -1,0 +1,38 @@
+#include "cost_model/base/error.h"
+#include "engine/device/rank_device.h"
+
+namespace tessera::engine {
+
+std::string_view ToString(DeviceKind device) {
+  switch (device) {
+    case DeviceKind::kCpu:
+      return "cpu";
+    case DeviceKind::kCuda:
+      return "cuda";
+  }
+  return "?";
+}
+
+std::string_view ToString(CommKind comm) {
+  switch (comm) {
+    case CommKind::kThread:
+      return "thread";
+    case CommKind::kNccl:
+      return "nccl";
+  }
+  return "?";
+}
+
+DeviceKind DeviceKindFromString(const std::string& text) {
+  if (text == "cpu") return DeviceKind::kCpu;
+  if (text == "cuda") return DeviceKind::kCuda;
+  throw base::ConfigError("device", "", "\"" + text + "\"", "cpu or cuda");
+}
+
+CommKind CommKindFromString(const std::string& text) {
+  if (text == "thread") return CommKind::kThread;
+  if (text == "nccl") return CommKind::kNccl;
+  throw base::ConfigError("comm", "", "\"" + text + "\"", "thread or nccl");
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,44 @@
+// What one rank computes on and how its device memory travels to other ranks.
+//
+// Two files define MakeRankDevice; the build picks one for each executable: cpu_device.cc knows
+// CPUs alone, cuda_device.cc knows CUDA as well.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/comm/communicator.h"
+#include "kernels/backend.h"
+
+namespace tessera::engine {
+
+enum class DeviceKind : uint8_t { kCpu, kCuda };
+enum class CommKind : uint8_t { kThread, kNccl };
+
+std::string_view ToString(DeviceKind device);  // "cpu"
+std::string_view ToString(CommKind comm);      // "thread"
+// Throw base::ConfigError for another word.
+DeviceKind DeviceKindFromString(const std::string& text);
+CommKind CommKindFromString(const std::string& text);
+
+struct DeviceOptions {
+  DeviceKind device = DeviceKind::kCpu;
+  CommKind comm = CommKind::kThread;
+  int threads_per_rank = 1;  // CPU
+  double timeout_s = 600;    // of a wait for other ranks
+};
+
+class RankDevice {
+ public:
+  virtual ~RankDevice() = default;
+  virtual kernels::Backend& backend() = 0;
+  // All ranks; carries device memory. The host world itself on the CPU.
+  virtual Communicator& world() = 0;
+};
+
+// Collective over `host_world`, which carries host memory and must outlive the device; called on
+// the rank's own thread. Throws base::ConfigError where this executable has no such device.
+std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communicator& host_world);
+
+}  // namespace tessera::engine
