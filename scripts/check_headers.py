@@ -5,11 +5,13 @@
 
 A header with a source file of the same name is proven by the build, as long as that file includes
 it first: this is checked by reading. The others are compiled alone, syntax only, with the flags that
-BUILD_FOLDER/compile_commands.json has for the nearest source file. Where the benchmarks are not built
-their headers are left out: the library that they include may not be there.
+BUILD_FOLDER/compile_commands.json has for the nearest source file that g++ or its like compiles: CUDA's
+are those of the emulation. Where benchmarks or CUDA files are not built so, their headers are left out:
+the library that they include may not be there.
 """
 
 import concurrent.futures
+import fnmatch
 import json
 import os
 import pathlib
@@ -20,7 +22,9 @@ import sys
 
 import source_tree
 
-BENCHMARKS = pathlib.PurePath("tests/benchmarks")
+# Headers that lean on a library which may be missing: a pattern of files that are built where it is not.
+OPTIONAL = ["tests/benchmarks/*", "tests/cuda_emulation/*", "kernels/cuda/*", "engine/comm/nccl_*",
+            "engine/device/cuda_*"]
 FIRST_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -41,9 +45,17 @@ def compiler_arguments(entry):
 
 
 def nearest_entry(header, entries):
-    """The compile command of the source file that shares the longest path with `header`."""
-    shared = lambda path: len(os.path.commonpath([header.parent, path.parent]))
+    """The compile command of the source file whose folder, then name, shares most with `header`'s."""
+    shared = lambda path: (len(os.path.commonpath([header.parent, path.parent])),
+                           len(os.path.commonprefix([header.name, path.name])))
     return entries[max(entries, key=shared)]
+
+
+def is_left_out(header, entries):
+    """Whether a pattern of OPTIONAL covers `header`, and none of the files that are built."""
+    matches = lambda path, pattern: fnmatch.fnmatchcase(path.as_posix(), pattern)
+    return any(matches(header, pattern) and not any(matches(path, pattern) for path in entries)
+               for pattern in OPTIONAL)
 
 
 def includes_first(source, header, root):
@@ -64,15 +76,16 @@ def find_problems(build, root, jobs):
     entries = {}
     for entry in commands:
         path = pathlib.Path(entry["directory"], entry["file"])
-        if path.is_relative_to(root):
+        command = entry.get("command") or " ".join(entry["arguments"])
+        if path.is_relative_to(root) and not re.search(r"(^|[ /])nvcc ", command):
             entries[path.relative_to(root)] = entry
-    has_benchmarks = any(path.is_relative_to(BENCHMARKS) for path in entries)
     headers = [path for path in source_tree.code_files(root)
-               if path.suffix == ".h" and (has_benchmarks or not path.is_relative_to(BENCHMARKS))]
+               if path.suffix in source_tree.HEADER_SUFFIXES and not is_left_out(path, entries)]
     problems, alone = [], []
     for header in headers:
-        source = header.with_suffix(".cc")
-        if source not in entries:
+        sources = [header.with_suffix(suffix) for suffix in (".cc", ".cu")]
+        source = next((path for path in sources if path in entries), None)
+        if source is None:
             alone.append(header)
         elif not includes_first(source, header, root):
             problems.append(f"{source}: its own header is not its first include")

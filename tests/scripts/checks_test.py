@@ -72,6 +72,13 @@ class LayeringTest(TreeTest):
         self.assert_one_problem("kernels/cpu/norm.cc", '#include "cost_model/spec/model_spec.h"\n',
                                 "kernels/cpu may not include cost_model/spec")
 
+    def test_cuda_kernels_stay_behind_the_files_made_for_them(self):
+        self.write("kernels/cuda/stream.h", "#pragma once\n")
+        include = '#include "kernels/cuda/stream.h"\n#include <cuda_runtime.h>\n'
+        self.assertEqual(self.problems_of("engine/comm/nccl_world.cc", include), [])
+        self.assertEqual(self.problems_of("engine/device/cuda_device.cc", include), [])
+        self.assertEqual(len(self.problems_of("engine/device/cpu_device.cc", include)), 2)
+
     def test_json_stays_in_json_files(self):
         self.assert_one_problem("cost_model/spec/plan.cc", "#include <nlohmann/json.hpp>\n",
                                 "nlohmann/json may be used in")
@@ -126,6 +133,19 @@ class HeadersTest(TreeTest):
         self.write_compile_commands("engine/user.cc", "tests/benchmarks/run.cc")
         problems, _ = check_headers.find_problems(self.root / "build", self.root, jobs=1)
         self.assertEqual(len(problems), 1, problems)
+
+
+    def test_cuda_headers_count_where_their_files_are_built_for_the_host(self):
+        self.write("engine/comm/world.cc", "int A();\n")
+        self.write("engine/comm/nccl_error.h", "#pragma once\n#include <no_such_library.h>\n")
+        self.write("kernels/cuda/tile.cuh", "#pragma once\nstd::vector<int> B();\n")
+        self.write_compile_commands("engine/comm/world.cc")
+        problems, _ = check_headers.find_problems(self.root / "build", self.root, jobs=1)
+        self.assertEqual(problems, [])
+        self.write_compile_commands("engine/comm/world.cc", "engine/comm/nccl_world.cc",
+                                    "kernels/cuda/norm.cu")
+        problems, _ = check_headers.find_problems(self.root / "build", self.root, jobs=1)
+        self.assertEqual(len(problems), 2, problems)
 
 
 class FormattingTest(TreeTest):

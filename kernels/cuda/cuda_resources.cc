@@ -1,0 +1,70 @@
+#include "kernels/cuda/cuda_resources.h"
+
+#include "kernels/cuda/cuda_error.h"
+
+namespace tessera::kernels::cuda {
+
+void UseDevice(int device) {
+  CheckCuda(cudaSetDevice(device), base::Concat("cudaSetDevice(", device, ")").c_str());
+}
+
+int NumDevices() {
+  int num_devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&num_devices);
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
+    cudaGetLastError();
+    return 0;
+  }
+  CheckCuda(status, "cudaGetDeviceCount");
+  return num_devices;
+}
+
+Stream::Stream(StreamPriority priority) {
+  int lowest = 0;
+  int highest = 0;
+  CheckCuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+            "cudaDeviceGetStreamPriorityRange");
+  CheckCuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                         priority == StreamPriority::kHigh ? highest : lowest),
+            "cudaStreamCreateWithPriority");
+}
+
+// Destructors ignore what CUDA says: they run while other errors unwind.
+Stream::~Stream() { cudaStreamDestroy(stream_); }
+
+Event::Event() {
+  CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+}
+
+Event::~Event() { cudaEventDestroy(event_); }
+
+void Event::Record(cudaStream_t stream) {
+  CheckCuda(cudaEventRecord(event_, stream), "cudaEventRecord");
+}
+
+void Event::MakeWait(cudaStream_t stream) const {
+  CheckCuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
+}
+
+bool Event::IsDone() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  CheckCuda(status, "cudaEventQuery");
+  return true;
+}
+
+void Event::Synchronize() const { CheckCuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+
+PinnedMemory::PinnedMemory(size_t num_bytes) : num_bytes_(num_bytes) {
+  void* memory = nullptr;
+  CheckCuda(cudaMallocHost(&memory, num_bytes),
+            base::Concat("cudaMallocHost of ", num_bytes, " bytes").c_str());
+  data_ = static_cast<std::byte*>(memory);
+}
+
+PinnedMemory::~PinnedMemory() { cudaFreeHost(data_); }
+
+}  // namespace tessera::kernels::cuda

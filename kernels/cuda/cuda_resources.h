@@ -1,0 +1,69 @@
+// Handles of the CUDA runtime that release themselves. All belong to the device that is current
+// when they are made.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+namespace tessera::kernels::cuda {
+
+// Makes `device` current for the calling thread. Throws base::SystemError naming the device.
+void UseDevice(int device);
+
+// Devices that this process sees; 0 where there is no driver.
+int NumDevices();
+
+enum class StreamPriority { kNormal, kHigh };
+
+// A stream of its own: it does not wait for the legacy default stream.
+class Stream {
+ public:
+  explicit Stream(StreamPriority priority = StreamPriority::kNormal);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// A mark in a stream, without timing.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void Record(cudaStream_t stream);
+  // What `stream` is given from now on runs after what was before the mark.
+  void MakeWait(cudaStream_t stream) const;
+  // Whether what was before the mark is done; true if never recorded.
+  bool IsDone() const;
+  // Blocks the calling thread until then.
+  void Synchronize() const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Host memory that a GPU copies from and to by itself.
+class PinnedMemory {
+ public:
+  explicit PinnedMemory(size_t num_bytes);
+  ~PinnedMemory();
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+  size_t num_bytes() const { return num_bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t num_bytes_ = 0;
+};
+
+}  // namespace tessera::kernels::cuda
