@@ -1,0 +1,68 @@
+#include "tests/cuda_emulation/execution/fiber.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+#include "tests/cuda_emulation/execution/sanitizer.h"
+
+namespace tessera::cuda_emulation {
+namespace {
+
+using boost::context::detail::fcontext_t;
+using boost::context::detail::jump_fcontext;
+using boost::context::detail::make_fcontext;
+using boost::context::detail::transfer_t;
+
+constexpr size_t kPageBytes = 4096;
+constexpr size_t kStackBytes = kAddressSanitizer ? 256 * 1024 : 64 * 1024;
+constexpr size_t kCacheLineBytes = 64;
+constexpr size_t kLinesPerColor = 5;  // odd, and about what a waiting thread touches
+constexpr size_t kNumColors = 64;
+
+}  // namespace
+
+FiberStack::FiberStack() {
+  void* memory = mmap(nullptr, kPageBytes + kStackBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  memory_ = static_cast<char*>(memory);
+  mprotect(memory_, kPageBytes, PROT_NONE);
+}
+
+FiberStack::~FiberStack() {
+  UnpoisonForSanitizer(bottom(), kStackBytes);
+  munmap(memory_, kPageBytes + kStackBytes);
+}
+
+char* FiberStack::bottom() const { return memory_ + kPageBytes; }
+char* FiberStack::top() const { return memory_ + kPageBytes + kStackBytes; }
+
+Fiber::Fiber(const FiberStack& stack, size_t color, void (*entry)()) : entry_(entry) {
+  char* top = stack.top() - color % kNumColors * kLinesPerColor * kCacheLineBytes;
+  stack_bottom_ = stack.bottom();
+  stack_bytes_ = static_cast<size_t>(top - stack.bottom());
+  context_ = make_fcontext(top, stack_bytes_, &Fiber::Enter);
+}
+
+void Fiber::Switch(Fiber& from, Fiber& to) {
+  Fiber* const both[2] = {&from, &to};
+  StartSwitchForSanitizer(&from.fake_stack_, to.stack_bottom_, to.stack_bytes_);
+  const transfer_t transfer = jump_fcontext(to.context_, const_cast<Fiber**>(both));
+  Arrive(transfer, from);
+}
+
+void Fiber::Enter(transfer_t transfer) {
+  Fiber& entered = *static_cast<Fiber**>(transfer.data)[1];
+  Arrive(transfer, entered);
+  entered.entry_();
+}
+
+// Keeps where the fiber that was left can be resumed.
+void Fiber::Arrive(transfer_t transfer, Fiber& arrived) {
+  Fiber& left = *static_cast<Fiber**>(transfer.data)[0];
+  left.context_ = transfer.fctx;
+  FinishSwitchForSanitizer(arrived.fake_stack_, &left.stack_bottom_, &left.stack_bytes_);
+}
+
+}  // namespace tessera::cuda_emulation

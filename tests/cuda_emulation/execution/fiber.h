@@ -1,0 +1,48 @@
+// Stacks to switch between: every CUDA thread that has to wait keeps one.
+#pragma once
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cstddef>
+
+namespace tessera::cuda_emulation {
+
+// A stack with a guard page below, so that an overflow crashes instead of corrupting a neighbour.
+class FiberStack {
+ public:
+  FiberStack();
+  ~FiberStack();
+  FiberStack(const FiberStack&) = delete;
+  FiberStack& operator=(const FiberStack&) = delete;
+
+  char* bottom() const;
+  char* top() const;
+
+ private:
+  char* memory_;
+};
+
+// A flow of control on a stack of its own, or (by the default constructor) on the stack of the
+// operating-system thread that switches away from it.
+class Fiber {
+ public:
+  Fiber() = default;
+  // Will run `entry`, which must not return, when first switched to. `color` shifts the top of the
+  // stack, so that fibers used in turn do not all compete for the same lines of the cache.
+  Fiber(const FiberStack& stack, size_t color, void (*entry)());
+
+  // Suspends `from`, which is running, and goes on with `to`.
+  static void Switch(Fiber& from, Fiber& to);
+
+ private:
+  static void Enter(boost::context::detail::transfer_t transfer);
+  static void Arrive(boost::context::detail::transfer_t transfer, Fiber& arrived);
+
+  boost::context::detail::fcontext_t context_ = nullptr;
+  void (*entry_)() = nullptr;
+  // What the address sanitizer wants to know of a stack it is switched to.
+  const void* stack_bottom_ = nullptr;
+  size_t stack_bytes_ = 0;
+  void* fake_stack_ = nullptr;
+};
+
+}  // namespace tessera::cuda_emulation
