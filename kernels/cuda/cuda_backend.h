@@ -1,0 +1,91 @@
+// The backend for NVIDIA GPUs. Every operation is enqueued on one stream and returns at once.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <functional>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/cublaslt_matmul.h"
+#include "kernels/cuda/cuda_resources.h"
+#include "kernels/cuda/launchers.h"
+#include "kernels/cuda/pinned_ring.h"
+
+namespace tessera::kernels::cuda {
+
+struct CudaBackendOptions {
+  int device = 0;
+  bool allow_tf32 = false;  // see CublasLtMatMul
+};
+
+class CudaBackend final : public Backend {
+ public:
+  // Makes the device current for the calling thread, which is the one to use the backend. Throws
+  // base::SystemError where there is no such device.
+  explicit CudaBackend(const CudaBackendOptions& options);
+  ~CudaBackend() override;
+
+  int device() const { return device_; }
+  cudaStream_t stream() const { return stream_.get(); }
+
+  // Called whenever the host has waited for the stream, and before: throws where what the stream
+  // ran is worth nothing, as after a failed collective. Empty for none.
+  void set_failure_check(std::function<void()> check) { failure_check_ = std::move(check); }
+
+  void* Allocate(size_t bytes) override;
+  void Free(void* memory, size_t bytes) override;
+  // Most of it is cuBLASLt's, the rest scratch of the kernels. REQUIRES: 256-byte aligned, at least
+  // kLeastScratchBytes.
+  void AttachWorkspace(void* memory, int64_t num_bytes) override;
+  void CopyToDevice(void* device, const void* host, size_t bytes) override;
+  void CopyToHost(void* host, const void* device, size_t bytes) override;
+  void Synchronize() override;
+
+ protected:
+  void DoMatMul(const MatMulArgs& args) override;
+  void DoLayerNormForward(const NormForwardArgs& args) override;
+  void DoLayerNormBackward(const NormBackwardArgs& args) override;
+  void DoRmsNormForward(const NormForwardArgs& args) override;
+  void DoRmsNormBackward(const NormBackwardArgs& args) override;
+  void DoResidualAdd(const ResidualAddArgs& args) override;
+  void DoBiasGrad(const BiasGradArgs& args) override;
+  void DoSwiGluForward(const SwiGluForwardArgs& args) override;
+  void DoSwiGluBackward(const SwiGluBackwardArgs& args) override;
+  void DoRope(const RopeArgs& args) override;
+  void DoAttentionForward(const AttentionForwardArgs& args) override;
+  void DoAttentionBackward(const AttentionBackwardArgs& args) override;
+  void DoEmbeddingForward(const EmbeddingForwardArgs& args) override;
+  void DoEmbeddingBackward(const EmbeddingBackwardArgs& args) override;
+  void DoPositionForward(const PositionForwardArgs& args) override;
+  void DoPositionBackward(const PositionBackwardArgs& args) override;
+  void DoCrossEntropyMax(const CrossEntropyMaxArgs& args) override;
+  void DoCrossEntropySumExp(const CrossEntropySumExpArgs& args) override;
+  void DoCrossEntropyGrad(const CrossEntropyGradArgs& args) override;
+  void DoSumOfSquares(const SumOfSquaresArgs& args) override;
+  void DoAdamW(const AdamWArgs& args) override;
+  void DoScale(Array x, int64_t n, float factor) override;
+  void DoAdd(ConstArray x, Array y, int64_t n) override;
+  void DoFill(Array x, int64_t n, float value) override;
+  void DoCopy(ConstArray source, Array destination, int64_t n) override;
+  void DoCast(ConstArray source, Array destination, int64_t n) override;
+  void DoDropout(const DropoutArgs& args) override;
+  void DoTokenPermute(const TokenPermuteArgs& args) override;
+  void DoTokenUnpermute(const TokenUnpermuteArgs& args) override;
+  void DoLogSumExpMerge(const LogSumExpMergeArgs& args) override;
+  void DoSumBlocks(const SumBlocksArgs& args) override;
+
+ private:
+  // What the launchers get. REQUIRES: a workspace is attached.
+  const LaunchContext& Context() const;
+  void CheckFailure() const;
+
+  const int device_;
+  Stream stream_;
+  CublasLtMatMul matmul_;
+  PinnedRing to_device_;
+  LaunchContext context_;
+  int64_t wanted_cublas_bytes_ = 0;
+  std::function<void()> failure_check_;
+};
+
+}  // namespace tessera::kernels::cuda
