@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import check_formatting
 import check_headers
+import check_kernel_resources
 import check_layering
 import check_sizes
 import check_tests_built
@@ -221,6 +222,35 @@ class SizesTest(TreeTest):
     def test_a_long_file_is_reported_wherever_it_is(self):
         self.assertEqual(self.problems_of("// x\n" * 401, "tests/engine/a_test.cc"),
                          ["tests/engine/a_test.cc: 401 lines, at most 400: split by concern"])
+
+
+class KernelResourcesTest(unittest.TestCase):
+    """A report of ptxas with one kernel, _ZN1k10NormKernelIfEEvPT_: k::NormKernel<float>."""
+
+    def kernels(self, spilled_bytes):
+        kernels = check_kernel_resources.parse_report(
+            "ptxas info    : 0 bytes gmem\n"
+            "ptxas info    : Compiling entry function '_ZN1k10NormKernelIfEEvPT_' for 'sm_90'\n"
+            "ptxas info    : Function properties for _ZN1k10NormKernelIfEEvPT_\n"
+            f"    8 bytes stack frame, {spilled_bytes} bytes spill stores, 0 bytes spill loads\n"
+            "ptxas info    : Used 62 registers, used 1 barriers, 8 bytes stack, 512 bytes smem\n")
+        check_kernel_resources.name_instances(kernels)
+        return kernels
+
+    def test_registers_and_names_are_read(self):
+        (kernel,) = self.kernels(0)
+        self.assertEqual((kernel.instance, kernel.name), ("NormKernel<float>", "NormKernel"))
+        self.assertEqual((kernel.registers, kernel.shared_bytes, kernel.stack_bytes), (62, 512, 8))
+
+    def test_a_hot_kernel_may_not_spill(self):
+        self.assertEqual(check_kernel_resources.find_problems(self.kernels(0), ["NormKernel"]), [])
+        self.assertEqual(check_kernel_resources.find_problems(self.kernels(4), ["NormKernel"]),
+                         ["NormKernel<float> of sm_90: 4 bytes spilled"])
+        self.assertEqual(check_kernel_resources.find_problems(self.kernels(4), []), [])
+
+    def test_a_hot_kernel_that_is_gone_is_reported(self):
+        self.assertEqual(check_kernel_resources.find_problems(self.kernels(0), ["RopeKernel"]),
+                         ["RopeKernel: in hot_kernels.txt, but no such kernel was compiled"])
 
 
 if __name__ == "__main__":
