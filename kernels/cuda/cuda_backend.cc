@@ -32,7 +32,8 @@ int DeviceAttribute(cudaDeviceAttr attribute, int device) {
 CudaBackend::CudaBackend(const CudaBackendOptions& options)
     : device_(UseDeviceAndReturn(options.device)),
       matmul_(options.allow_tf32),
-      to_device_(kRingBytes) {
+      to_device_(kRingBytes),
+      fused_attention_(MakeAttentionLibrary()) {
   context_.stream = stream_.get();
   context_.num_multiprocessors = DeviceAttribute(cudaDevAttrMultiProcessorCount, device_);
   const int major = DeviceAttribute(cudaDevAttrComputeCapabilityMajor, device_);
@@ -62,6 +63,9 @@ void CudaBackend::AttachWorkspace(void* memory, int64_t num_bytes) {
   matmul_.set_workspace({memory, cublas_bytes});
   context_.scratch = static_cast<std::byte*>(memory) + cublas_bytes;
   context_.scratch_bytes = num_bytes - cublas_bytes;
+  attention_context_ = context_;
+  attention_context_.scratch = memory;
+  attention_context_.scratch_bytes = num_bytes;
 }
 
 void CudaBackend::CopyToDevice(void* device, const void* host, size_t bytes) {
@@ -119,10 +123,12 @@ void CudaBackend::DoSwiGluBackward(const SwiGluBackwardArgs& args) {
 }
 void CudaBackend::DoRope(const RopeArgs& args) { cuda::Rope(Context(), args); }
 void CudaBackend::DoAttentionForward(const AttentionForwardArgs& args) {
-  cuda::AttentionForward(Context(), args);
+  const LaunchContext& context = Context();
+  if (!fused_attention_.Forward(attention_context_, args)) cuda::AttentionForward(context, args);
 }
 void CudaBackend::DoAttentionBackward(const AttentionBackwardArgs& args) {
-  cuda::AttentionBackward(Context(), args);
+  const LaunchContext& context = Context();
+  if (!fused_attention_.Backward(attention_context_, args)) cuda::AttentionBackward(context, args);
 }
 void CudaBackend::DoEmbeddingForward(const EmbeddingForwardArgs& args) {
   cuda::EmbeddingForward(Context(), args);

@@ -8,6 +8,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/cublaslt_matmul.h"
 #include "kernels/cuda/cuda_resources.h"
+#include "kernels/cuda/fused_attention.h"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/pinned_ring.h"
 
@@ -34,7 +35,8 @@ class CudaBackend final : public Backend {
 
   void* Allocate(size_t bytes) override;
   void Free(void* memory, size_t bytes) override;
-  // Most of it is cuBLASLt's, the rest scratch of the kernels. REQUIRES: 256-byte aligned, at least
+  // Most of it is cuBLASLt's, the rest scratch of the kernels; a library of attention has the
+  // whole, as operations follow each other. REQUIRES: 256-byte aligned, at least
   // kLeastScratchBytes.
   void AttachWorkspace(void* memory, int64_t num_bytes) override;
   void CopyToDevice(void* device, const void* host, size_t bytes) override;
@@ -84,6 +86,8 @@ class CudaBackend final : public Backend {
   CublasLtMatMul matmul_;
   PinnedRing to_device_;
   LaunchContext context_;
+  FusedAttention fused_attention_;
+  LaunchContext attention_context_;  // of the library
   int64_t wanted_cublas_bytes_ = 0;
   std::function<void()> failure_check_;
 };
