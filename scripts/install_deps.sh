@@ -8,7 +8,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git ca-certificates python3 libopenblas-dev libyaml-cpp-dev
-          libcli11-dev nlohmann-json3-dev libeigen3-dev libboost-context-dev libgtest-dev libgmock-dev
+          libcli11-dev nlohmann-json3-dev libeigen3-dev libgtest-dev libgmock-dev
           libjs-chart.js chromium)
 case "${1:-}" in
   "") ;;

@@ -2,8 +2,6 @@
 // here, a GPU's do not: tests of kernels need tolerances that cover both.
 #pragma once
 
-#include <math.h>
-
 #include <algorithm>
 #include <bit>
 #include <cassert>

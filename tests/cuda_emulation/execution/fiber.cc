@@ -5,14 +5,10 @@
 #include <new>
 
 #include "tests/cuda_emulation/execution/sanitizer.h"
+#include "tests/cuda_emulation/execution/stack_switch.h"
 
 namespace tessera::cuda_emulation {
 namespace {
-
-using boost::context::detail::fcontext_t;
-using boost::context::detail::jump_fcontext;
-using boost::context::detail::make_fcontext;
-using boost::context::detail::transfer_t;
 
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kStackBytes = kAddressSanitizer ? 256 * 1024 : 64 * 1024;
@@ -42,27 +38,24 @@ Fiber::Fiber(const FiberStack& stack, size_t color, void (*entry)()) : entry_(en
   char* top = stack.top() - color % kNumColors * kLinesPerColor * kCacheLineBytes;
   stack_bottom_ = stack.bottom();
   stack_bytes_ = static_cast<size_t>(top - stack.bottom());
-  context_ = make_fcontext(top, stack_bytes_, &Fiber::Enter);
+  suspended_ = PrepareStack(stack.bottom(), top);
 }
 
 void Fiber::Switch(Fiber& from, Fiber& to) {
-  Fiber* const both[2] = {&from, &to};
+  to.left_ = &from;
   StartSwitchForSanitizer(&from.fake_stack_, to.stack_bottom_, to.stack_bytes_);
-  const transfer_t transfer = jump_fcontext(to.context_, const_cast<Fiber**>(both));
-  Arrive(transfer, from);
+  SwitchStack(&from.suspended_, to.suspended_, &to);
+  Arrive(*from.left_, from);
 }
 
-void Fiber::Enter(transfer_t transfer) {
-  Fiber& entered = *static_cast<Fiber**>(transfer.data)[1];
-  Arrive(transfer, entered);
-  entered.entry_();
-}
-
-// Keeps where the fiber that was left can be resumed.
-void Fiber::Arrive(transfer_t transfer, Fiber& arrived) {
-  Fiber& left = *static_cast<Fiber**>(transfer.data)[0];
-  left.context_ = transfer.fctx;
+void Fiber::Arrive(Fiber& left, Fiber& arrived) {
   FinishSwitchForSanitizer(arrived.fake_stack_, &left.stack_bottom_, &left.stack_bytes_);
+}
+
+void EnterStack(void* payload) {
+  Fiber& entered = *static_cast<Fiber*>(payload);
+  Fiber::Arrive(*entered.left_, entered);
+  entered.entry_();
 }
 
 }  // namespace tessera::cuda_emulation

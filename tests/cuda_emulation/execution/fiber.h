@@ -34,11 +34,13 @@ class Fiber {
   static void Switch(Fiber& from, Fiber& to);
 
  private:
-  static void Enter(boost::context::detail::transfer_t transfer);
-  static void Arrive(boost::context::detail::transfer_t transfer, Fiber& arrived);
+  friend void EnterStack(void* payload);
+  // After a switch, on the stack of `arrived`.
+  static void Arrive(Fiber& left, Fiber& arrived);
 
-  boost::context::detail::fcontext_t context_ = nullptr;
+  void* suspended_ = nullptr;
   void (*entry_)() = nullptr;
+  Fiber* left_ = nullptr;  // by the last switch to this one
   // What the address sanitizer wants to know of a stack it is switched to.
   const void* stack_bottom_ = nullptr;
   size_t stack_bytes_ = 0;

@@ -22,11 +22,19 @@ MemoryKind KindOf(const void* pointer);
 // Whether all of [pointer, pointer + num_bytes) lies inside one live device allocation.
 bool IsDeviceMemory(const void* pointer, size_t num_bytes);
 
-// "device memory of device 0, 1024 bytes, at offset 16 of an allocation of 1000 bytes": for
-// messages.
+// Whether all of [pointer, pointer + num_bytes) is of this kind, and of one allocation.
+bool IsMemory(MemoryKind kind, const void* pointer, size_t num_bytes);
+
+// "bytes 16 to 1040 of an allocation of 1000 bytes on device 0": for messages.
 std::string DescribeMemory(const void* pointer, size_t num_bytes);
 
 // Memory of every device, for tests that run out of it. The default is 2 GiB.
 void SetDeviceMemoryLimit(int64_t total_bytes);
+int64_t DeviceMemoryLimit();
+
+// Looks at the guard zones of all allocations, and if asked at the poison of freed ones. Returns
+// what was overwritten, for a message, and restores it; empty where all is well. A build with the
+// address sanitizer stops at the access itself instead.
+std::string FindStrayWrites(bool freed_too);
 
 }  // namespace tessera::cuda_emulation
