@@ -134,6 +134,21 @@ OpRecord CheckPosition(OpKind kind, const Args& args) {
 
 }  // namespace
 
+size_t Backend::Mark() {
+  marks_.push_back(std::chrono::steady_clock::now());
+  return marks_.size() - 1;
+}
+
+std::vector<double> Backend::TakeMarks() {
+  Synchronize();
+  std::vector<double> times_s;
+  for (const auto& mark : marks_) {
+    times_s.push_back(std::chrono::duration<double>(mark - marks_.front()).count());
+  }
+  marks_.clear();
+  return times_s;
+}
+
 void Backend::MatMul(const MatMulArgs& args) {
   const OpRecord record{OpKind::kMatMul,
                         {args.m, args.n, args.k, static_cast<int64_t>(args.layout),

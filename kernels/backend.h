@@ -5,8 +5,10 @@
 // calls; on a GPU they are enqueued on the backend's stream, and Synchronize waits for them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "cost_model/base/op.h"
 #include "kernels/op_args.h"
@@ -64,6 +66,15 @@ class Backend {
   virtual void CopyToHost(void* host, const void* device, size_t bytes) = 0;
   virtual void Synchronize() = 0;
 
+  // A moment in the order of the operations: once all before it have run. Numbered from 0 since the
+  // last TakeMarks. Here by the host's clock at the call, right where operations have run when
+  // their call returns.
+  virtual size_t Mark();
+  // Waits for the operations; returns each mark's time in seconds since the first.
+  virtual std::vector<double> TakeMarks();
+  // Whether the host reads and writes what Allocate gives out.
+  virtual bool is_host_memory() const { return false; }
+
  protected:
   virtual void DoMatMul(const MatMulArgs& args) = 0;
   virtual void DoLayerNormForward(const NormForwardArgs& args) = 0;
@@ -99,6 +110,7 @@ class Backend {
 
  private:
   base::OpObserver* observer_ = nullptr;
+  std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 
 // The CPU backend: fp32, `num_threads` threads (the caller's among them) for one rank.

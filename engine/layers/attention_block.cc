@@ -17,9 +17,12 @@ base::AttentionStats StatsKind(const spec::ParallelSpec& parallel) {
                                                            : base::AttentionStats::kProbabilities;
 }
 
-int64_t StatsElements(const spec::LocalShape& shape, base::AttentionStats kind) {
+// The log-sum-exp of each row in fp32, or its probabilities in the activations' type.
+Buffer AllocateStats(const LayerContext& context, base::AttentionStats kind) {
+  const spec::LocalShape& shape = context.shape;
   const int64_t rows = shape.batch * shape.heads * shape.sequence;
-  return kind == base::AttentionStats::kLogSumExp ? rows : rows * shape.sequence;
+  if (kind == base::AttentionStats::kLogSumExp) return context.Statistics(rows);
+  return context.Activation(rows * shape.sequence);
 }
 
 float ScoreScale(const spec::LocalShape& shape) {
@@ -43,29 +46,29 @@ AttentionBlock::AttentionBlock(const LayerContext& context, const ParameterStore
       output_bias_(store.GetOptional(Prefix(layer) + "output.bias")),
       inverse_frequency_(InverseRopeFrequencies(context.model)) {}
 
-Buffer AttentionBlock::Forward(const float* x, AttentionStash& stash) const {
+Buffer AttentionBlock::Forward(kernels::ConstArray x, AttentionStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   norm_.Forward(x, stash.norm);
   {
     Buffer gathered;
-    const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
+    const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
     stash.qkv = context_.Activation(shape.tokens * shape.qkv_width);
     LinearForward(context_, {shape.tokens, shape.qkv_width, shape.hidden}, input,
-                  qkv_weight_.weight, qkv_bias_.weight, stash.qkv.f32());
+                  qkv_weight_.weight, qkv_bias_.weight, stash.qkv.array());
   }
-  Rope(stash.qkv.f32(), /*inverse=*/false);
+  Rope(stash.qkv.array(), /*inverse=*/false);
   stash.output = context_.Activation(shape.tokens * shape.attention_width);
   AttentionForward(stash);
   if (context_.parallel.recompute == spec::Recompute::kSelective) stash.stats.Reset();
 
   Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  LinearForward(context_, {shape.tokens, shape.hidden, shape.attention_width}, stash.output.f32(),
-                output_weight_.weight, nullptr, partial.f32());
+  LinearForward(context_, {shape.tokens, shape.hidden, shape.attention_width}, stash.output.array(),
+                output_weight_.weight, nullptr, partial.array());
   Buffer y = ReducePartialSums(context_, std::move(partial));
-  context_.backend.ResidualAdd({.x = y.f32(),
+  context_.backend.ResidualAdd({.x = y.array(),
                                 .residual = x,
                                 .bias = output_bias_.weight,
-                                .y = y.f32(),
+                                .y = y.array(),
                                 .num_rows = shape.local_tokens,
                                 .width = shape.hidden});
   return y;
@@ -74,13 +77,13 @@ Buffer AttentionBlock::Forward(const float* x, AttentionStash& stash) const {
 void AttentionBlock::AttentionForward(AttentionStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   const base::AttentionStats kind = StatsKind(context_.parallel);
-  stash.stats = context_.Activation(StatsElements(shape, kind));
-  const float* qkv = stash.qkv.f32();
+  stash.stats = AllocateStats(context_, kind);
+  const kernels::ConstArray qkv = stash.qkv.array();
   context_.backend.AttentionForward({.q = qkv,
-                                     .k = qkv + KeyOffset(shape),
-                                     .v = qkv + ValueOffset(shape),
-                                     .out = stash.output.f32(),
-                                     .stats = stash.stats.f32(),
+                                     .k = qkv.At(KeyOffset(shape)),
+                                     .v = qkv.At(ValueOffset(shape)),
+                                     .out = stash.output.array(),
+                                     .stats = stash.stats.array(),
                                      .stats_kind = kind,
                                      .batch = shape.batch,
                                      .sequence = shape.sequence,
@@ -92,25 +95,25 @@ void AttentionBlock::AttentionForward(AttentionStash& stash) const {
                                      .scale = ScoreScale(shape)});
 }
 
-void AttentionBlock::Backward(const float* x, AttentionStash& stash, Buffer& dy) const {
+void AttentionBlock::Backward(kernels::ConstArray x, AttentionStash& stash, Buffer& dy) const {
   Buffer doutput = OutputBackward(stash, dy);
   Buffer dqkv = CoreBackward(stash, doutput);
   doutput.Reset();
   Buffer dnorm = QkvBackward(stash, dqkv);
-  norm_.Backward(x, stash.norm, /*residual_grad=*/dy.f32(), dnorm.f32());
+  norm_.Backward(x, stash.norm, /*residual_grad=*/dy.array(), dnorm.array());
   dy = std::move(dnorm);
 }
 
 // Gradient of the attention's output [tokens, attention_width].
 Buffer AttentionBlock::OutputBackward(const AttentionStash& stash, const Buffer& dy) const {
   const spec::LocalShape& shape = context_.shape;
-  LinearBiasGradient(context_, dy.f32(), shape.local_tokens, shape.hidden, output_bias_.grad);
+  LinearBiasGradient(context_, dy.array(), shape.local_tokens, shape.hidden, output_bias_.grad);
   Buffer gathered;
-  const float* dy_all = GatherTokens(context_, dy.f32(), gathered);
+  const kernels::ConstArray dy_all = GatherTokens(context_, dy.array(), gathered);
   Buffer doutput = context_.Workspace(shape.tokens * shape.attention_width);
   const LinearShape linear{shape.tokens, shape.hidden, shape.attention_width};
-  LinearDataGradient(context_, linear, dy_all, output_weight_.weight, doutput.f32());
-  LinearWeightGradient(context_, linear, dy_all, stash.output.f32(), output_weight_.grad);
+  LinearDataGradient(context_, linear, dy_all, output_weight_.weight, doutput.array());
+  LinearWeightGradient(context_, linear, dy_all, stash.output.array(), output_weight_.grad);
   return doutput;
 }
 
@@ -119,16 +122,16 @@ Buffer AttentionBlock::CoreBackward(AttentionStash& stash, const Buffer& doutput
   const spec::LocalShape& shape = context_.shape;
   if (context_.parallel.recompute == spec::Recompute::kSelective) AttentionForward(stash);
   Buffer dqkv = context_.Workspace(shape.tokens * shape.qkv_width);
-  const float* qkv = stash.qkv.f32();
-  context_.backend.AttentionBackward({.dout = doutput.f32(),
+  const kernels::ConstArray qkv = stash.qkv.array();
+  context_.backend.AttentionBackward({.dout = doutput.array(),
                                       .q = qkv,
-                                      .k = qkv + KeyOffset(shape),
-                                      .v = qkv + ValueOffset(shape),
-                                      .out = stash.output.f32(),
-                                      .stats = stash.stats.f32(),
-                                      .dq = dqkv.f32(),
-                                      .dk = dqkv.f32() + KeyOffset(shape),
-                                      .dv = dqkv.f32() + ValueOffset(shape),
+                                      .k = qkv.At(KeyOffset(shape)),
+                                      .v = qkv.At(ValueOffset(shape)),
+                                      .out = stash.output.array(),
+                                      .stats = stash.stats.array(),
+                                      .dq = dqkv.array(),
+                                      .dk = dqkv.array().At(KeyOffset(shape)),
+                                      .dv = dqkv.array().At(ValueOffset(shape)),
                                       .stats_kind = StatsKind(context_.parallel),
                                       .batch = shape.batch,
                                       .sequence = shape.sequence,
@@ -139,7 +142,7 @@ Buffer AttentionBlock::CoreBackward(AttentionStash& stash, const Buffer& doutput
                                       .out_stride = shape.attention_width,
                                       .dqkv_stride = shape.qkv_width,
                                       .scale = ScoreScale(shape)});
-  Rope(dqkv.f32(), /*inverse=*/true);
+  Rope(dqkv.array(), /*inverse=*/true);
   return dqkv;
 }
 
@@ -147,17 +150,17 @@ Buffer AttentionBlock::CoreBackward(AttentionStash& stash, const Buffer& doutput
 Buffer AttentionBlock::QkvBackward(const AttentionStash& stash, const Buffer& dqkv) const {
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, shape.qkv_width, shape.hidden};
-  LinearBiasGradient(context_, dqkv.f32(), shape.tokens, shape.qkv_width, qkv_bias_.grad);
+  LinearBiasGradient(context_, dqkv.array(), shape.tokens, shape.qkv_width, qkv_bias_.grad);
   Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  LinearDataGradient(context_, linear, dqkv.f32(), qkv_weight_.weight, partial.f32());
+  LinearDataGradient(context_, linear, dqkv.array(), qkv_weight_.weight, partial.array());
   Buffer dnorm = ReducePartialSums(context_, std::move(partial));
   Buffer gathered;
-  const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
-  LinearWeightGradient(context_, linear, dqkv.f32(), input, qkv_weight_.grad);
+  const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
+  LinearWeightGradient(context_, linear, dqkv.array(), input, qkv_weight_.grad);
   return dnorm;
 }
 
-void AttentionBlock::Rope(float* qkv, bool inverse) const {
+void AttentionBlock::Rope(kernels::Array qkv, bool inverse) const {
   if (inverse_frequency_.empty()) return;
   const spec::LocalShape& shape = context_.shape;
   context_.backend.Rope({.qk = qkv,

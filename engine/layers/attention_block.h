@@ -22,16 +22,16 @@ class AttentionBlock {
   AttentionBlock(const LayerContext& context, const ParameterStore& store, int layer);
 
   // Returns x + attention(norm(x)), [local_tokens, hidden].
-  Buffer Forward(const float* x, AttentionStash& stash) const;
+  Buffer Forward(kernels::ConstArray x, AttentionStash& stash) const;
   // `dy`: gradient of the result; becomes the gradient of x.
-  void Backward(const float* x, AttentionStash& stash, Buffer& dy) const;
+  void Backward(kernels::ConstArray x, AttentionStash& stash, Buffer& dy) const;
 
  private:
   void AttentionForward(AttentionStash& stash) const;
   Buffer OutputBackward(const AttentionStash& stash, const Buffer& dy) const;
   Buffer CoreBackward(AttentionStash& stash, const Buffer& doutput) const;
   Buffer QkvBackward(const AttentionStash& stash, const Buffer& dqkv) const;
-  void Rope(float* qkv, bool inverse) const;
+  void Rope(kernels::Array qkv, bool inverse) const;
 
   const LayerContext& context_;
   Norm norm_;

@@ -20,17 +20,17 @@ int64_t Embedding::first_row() const {
 Buffer Embedding::Forward(const EmbeddingStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  context_.backend.EmbeddingForward({.tokens = stash.tokens.i32(),
+  context_.backend.EmbeddingForward({.tokens = stash.tokens.array(),
                                      .table = word_.weight,
-                                     .out = partial.f32(),
+                                     .out = partial.array(),
                                      .num_rows = shape.tokens,
                                      .width = shape.hidden,
                                      .vocab_begin = context_.groups.tensor->rank() * shape.vocab,
                                      .num_vocab_rows = shape.vocab});
   Buffer x = ReducePartialSums(context_, std::move(partial));
-  if (position_.weight != nullptr) {
+  if (position_.weight) {
     context_.backend.PositionForward({.table = position_.weight,
-                                      .x = x.f32(),
+                                      .x = x.array(),
                                       .num_rows = shape.local_tokens,
                                       .width = shape.hidden,
                                       .first_row = first_row(),
@@ -41,8 +41,8 @@ Buffer Embedding::Forward(const EmbeddingStash& stash) const {
 
 void Embedding::Backward(EmbeddingStash& stash, const Buffer& dy) const {
   const spec::LocalShape& shape = context_.shape;
-  if (position_.weight != nullptr) {
-    context_.backend.PositionBackward({.dx = dy.f32(),
+  if (position_.weight) {
+    context_.backend.PositionBackward({.dx = dy.array(),
                                        .dtable = position_.grad,
                                        .num_rows = shape.local_tokens,
                                        .width = shape.hidden,
@@ -50,8 +50,8 @@ void Embedding::Backward(EmbeddingStash& stash, const Buffer& dy) const {
                                        .sequence = shape.sequence});
   }
   Buffer gathered;
-  const float* dy_all = GatherTokens(context_, dy.f32(), gathered);
-  context_.backend.EmbeddingBackward({.tokens = stash.tokens.i32(),
+  const kernels::ConstArray dy_all = GatherTokens(context_, dy.array(), gathered);
+  context_.backend.EmbeddingBackward({.tokens = stash.tokens.array(),
                                       .dout = dy_all,
                                       .dtable = word_.grad,
                                       .num_rows = shape.tokens,

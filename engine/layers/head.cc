@@ -20,42 +20,43 @@ Head::Head(const LayerContext& context, const ParameterStore& store)
       norm_(context, store, "final_norm"),
       weight_(store.Get(WeightName(context.model))) {}
 
-double Head::Forward(Buffer x, float grad_scale, HeadStash& stash) const {
+void Head::Forward(Buffer x, HeadStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   stash.input = std::move(x);
   stash.input.Retag(MemoryKind::kActivations);
-  norm_.Forward(stash.input.f32(), stash.norm);
+  norm_.Forward(stash.input.array(), stash.norm);
   {
     Buffer gathered;
-    const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
+    const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
     stash.dlogits = context_.Activation(shape.tokens * shape.vocab);
     LinearForward(context_, {shape.tokens, shape.vocab, shape.hidden}, input, weight_.weight,
-                  nullptr, stash.dlogits.f32());
+                  nullptr, stash.dlogits.array());
   }
-  return Loss(grad_scale, stash);
+  Loss(stash);
 }
 
-double Head::Loss(float grad_scale, HeadStash& stash) const {
+void Head::Loss(HeadStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   Communicator& tensor = *context_.groups.tensor;
   const int64_t rows = shape.tokens;
   const int64_t vocab_begin = tensor.rank() * shape.vocab;
   const int64_t num_valid =
       std::clamp<int64_t>(context_.model.vocab_size - vocab_begin, 0, shape.vocab);
-  Buffer row_values = context_.Workspace(4 * rows);
-  float* const max = row_values.f32();
-  float* const sum_exp = max + rows;  // sum_exp and target_logit are summed in one reduction
-  float* const target_logit = sum_exp + rows;
-  float* const loss = target_logit + rows;
+  Buffer row_values = context_.Fp32Workspace(4 * rows);
+  const kernels::Array max = row_values.array();
+  const kernels::Array sum_exp = max.At(rows);  // summed with target_logit in one reduction
+  const kernels::Array target_logit = max.At(2 * rows);
+  const kernels::Array loss = max.At(3 * rows);
 
-  context_.backend.CrossEntropyMax({.logits = stash.dlogits.f32(),
+  context_.backend.CrossEntropyMax({.logits = stash.dlogits.array(),
                                     .max = max,
                                     .num_rows = rows,
                                     .num_columns = shape.vocab,
                                     .num_valid = num_valid});
-  tensor.AllReduce(max, max, rows, base::DType::kFloat32, base::ReduceOp::kMax);
-  context_.backend.CrossEntropySumExp({.logits = stash.dlogits.f32(),
-                                       .labels = stash.labels.i32(),
+  context_.tensor_comm.Run(
+      [&] { tensor.AllReduce(max.data, max.data, rows, max.dtype, base::ReduceOp::kMax); });
+  context_.backend.CrossEntropySumExp({.logits = stash.dlogits.array(),
+                                       .labels = stash.labels.array(),
                                        .max = max,
                                        .sum_exp = sum_exp,
                                        .target_logit = target_logit,
@@ -63,35 +64,35 @@ double Head::Loss(float grad_scale, HeadStash& stash) const {
                                        .num_columns = shape.vocab,
                                        .num_valid = num_valid,
                                        .vocab_begin = vocab_begin});
-  tensor.AllReduce(sum_exp, sum_exp, 2 * rows, base::DType::kFloat32, base::ReduceOp::kSum);
-  double sum = 0;
-  context_.backend.CrossEntropyGrad({.logits = stash.dlogits.f32(),
-                                     .labels = stash.labels.i32(),
+  context_.tensor_comm.Run([&] {
+    tensor.AllReduce(sum_exp.data, sum_exp.data, 2 * rows, sum_exp.dtype, base::ReduceOp::kSum);
+  });
+  context_.backend.CrossEntropyGrad({.logits = stash.dlogits.array(),
+                                     .labels = stash.labels.array(),
                                      .max = max,
                                      .sum_exp = sum_exp,
                                      .target_logit = target_logit,
                                      .loss = loss,
-                                     .loss_sum = &sum,
+                                     .loss_sum = context_.loss.sum,
                                      .num_rows = rows,
                                      .num_columns = shape.vocab,
                                      .num_valid = num_valid,
                                      .vocab_begin = vocab_begin,
-                                     .grad_scale = grad_scale});
-  return sum;
+                                     .grad_scale = context_.loss.grad_scale});
 }
 
 Buffer Head::Backward(HeadStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, shape.vocab, shape.hidden};
   Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  LinearDataGradient(context_, linear, stash.dlogits.f32(), weight_.weight, partial.f32());
+  LinearDataGradient(context_, linear, stash.dlogits.array(), weight_.weight, partial.array());
   Buffer dx = ReducePartialSums(context_, std::move(partial));
   {
     Buffer gathered;
-    const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
-    LinearWeightGradient(context_, linear, stash.dlogits.f32(), input, weight_.grad);
+    const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
+    LinearWeightGradient(context_, linear, stash.dlogits.array(), input, weight_.grad);
   }
-  norm_.Backward(stash.input.f32(), stash.norm, /*residual_grad=*/nullptr, dx.f32());
+  norm_.Backward(stash.input.array(), stash.norm, /*residual_grad=*/nullptr, dx.array());
   stash = {};
   return dx;
 }

@@ -17,14 +17,14 @@ class Head {
  public:
   Head(const LayerContext& context, const ParameterStore& store);
 
-  // Sum over the micro-batch's tokens of the loss against stash.labels; the same on every
-  // tensor-parallel rank. Gradients are of `grad_scale` times that sum.
-  double Forward(Buffer x, float grad_scale, HeadStash& stash) const;
+  // Adds the losses of the micro-batch's tokens against stash.labels to the context's loss target:
+  // the same on every tensor-parallel rank.
+  void Forward(Buffer x, HeadStash& stash) const;
   // Gradient of x [local_tokens, hidden]. Empties the stash.
   Buffer Backward(HeadStash& stash) const;
 
  private:
-  double Loss(float grad_scale, HeadStash& stash) const;
+  void Loss(HeadStash& stash) const;
 
   const LayerContext& context_;
   Norm norm_;

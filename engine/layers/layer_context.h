@@ -2,11 +2,19 @@
 #pragma once
 
 #include "cost_model/spec/op_list.h"
+#include "cost_model/spec/training_spec.h"
 #include "engine/comm/process_groups.h"
 #include "engine/tensor/memory_pool.h"
+#include "engine/tensor/span_log.h"
 #include "kernels/backend.h"
 
 namespace tessera::engine {
+
+// Where the step's losses add up and what its gradients are of. Changes from step to step.
+struct LossTarget {
+  double* sum = nullptr;  // device memory: sum of token losses on this rank
+  float grad_scale = 1;   // gradients are of grad_scale times that sum
+};
 
 struct LayerContext {
   kernels::Backend& backend;
@@ -14,13 +22,24 @@ struct LayerContext {
   ProcessGroups& groups;
   const spec::ModelSpec& model;
   const spec::ParallelSpec& parallel;
+  spec::PrecisionTypes types;
   spec::LocalShape shape;
+  const LossTarget& loss;
+  SpanLog& tensor_comm;  // exposed tensor-parallel communication
 
+  // In the activations' type.
   Buffer Activation(int64_t elements) const {
-    return pool.AllocateF32(MemoryKind::kActivations, elements);
+    return pool.Allocate(MemoryKind::kActivations, types.activation, elements);
   }
   Buffer Workspace(int64_t elements) const {
-    return pool.AllocateF32(MemoryKind::kWorkspace, elements);
+    return pool.Allocate(MemoryKind::kWorkspace, types.activation, elements);
+  }
+  // In fp32 whatever the precision: what norms and the softmax keep; values of rows.
+  Buffer Statistics(int64_t elements) const {
+    return pool.Allocate(MemoryKind::kActivations, base::DType::kFloat32, elements);
+  }
+  Buffer Fp32Workspace(int64_t elements) const {
+    return pool.Allocate(MemoryKind::kWorkspace, base::DType::kFloat32, elements);
   }
 };
 

@@ -3,8 +3,9 @@
 namespace tessera::engine {
 namespace {
 
-kernels::MatMulArgs ForwardArgs(const LinearShape& shape, const float* x, const float* weight,
-                                const float* bias, float* y) {
+kernels::MatMulArgs ForwardArgs(const LinearShape& shape, kernels::ConstArray x,
+                                kernels::ConstArray weight, kernels::ConstArray bias,
+                                kernels::Array y) {
   return {.a = x,
           .b = weight,
           .c = y,
@@ -20,23 +21,25 @@ kernels::MatMulArgs ForwardArgs(const LinearShape& shape, const float* x, const 
 
 }  // namespace
 
-void LinearForward(const LayerContext& context, const LinearShape& shape, const float* x,
-                   const float* weight, const float* bias, float* y) {
+void LinearForward(const LayerContext& context, const LinearShape& shape, kernels::ConstArray x,
+                   kernels::ConstArray weight, kernels::ConstArray bias, kernels::Array y) {
   kernels::MatMulArgs args = ForwardArgs(shape, x, weight, bias, y);
-  args.epilogue = bias == nullptr ? base::Epilogue::kNone : base::Epilogue::kBias;
+  args.epilogue = !bias ? base::Epilogue::kNone : base::Epilogue::kBias;
   context.backend.MatMul(args);
 }
 
-void LinearGeluForward(const LayerContext& context, const LinearShape& shape, const float* x,
-                       const float* weight, const float* bias, float* pre, float* y) {
+void LinearGeluForward(const LayerContext& context, const LinearShape& shape, kernels::ConstArray x,
+                       kernels::ConstArray weight, kernels::ConstArray bias, kernels::Array pre,
+                       kernels::Array y) {
   kernels::MatMulArgs args = ForwardArgs(shape, x, weight, bias, y);
   args.epilogue = base::Epilogue::kBiasGelu;
   args.aux = pre;
   context.backend.MatMul(args);
 }
 
-void LinearDataGradient(const LayerContext& context, const LinearShape& shape, const float* dy,
-                        const float* weight, float* dx, const float* pre) {
+void LinearDataGradient(const LayerContext& context, const LinearShape& shape,
+                        kernels::ConstArray dy, kernels::ConstArray weight, kernels::Array dx,
+                        kernels::ConstArray pre) {
   kernels::MatMulArgs args{.a = dy,
                            .b = weight,
                            .c = dx,
@@ -47,15 +50,15 @@ void LinearDataGradient(const LayerContext& context, const LinearShape& shape, c
                            .ldb = shape.in,
                            .ldc = shape.in,
                            .layout = base::MatMulLayout::kNN};
-  if (pre != nullptr) {
+  if (pre) {
     args.epilogue = base::Epilogue::kGeluGrad;
-    args.aux = kernels::Array(const_cast<float*>(pre));  // read only by this epilogue
+    args.aux = {const_cast<void*>(pre.data), pre.dtype};  // read only by this epilogue
   }
   context.backend.MatMul(args);
 }
 
-void LinearWeightGradient(const LayerContext& context, const LinearShape& shape, const float* dy,
-                          const float* x, float* dweight) {
+void LinearWeightGradient(const LayerContext& context, const LinearShape& shape,
+                          kernels::ConstArray dy, kernels::ConstArray x, kernels::Array dweight) {
   context.backend.MatMul({.a = dy,
                           .b = x,
                           .c = dweight,
@@ -69,9 +72,9 @@ void LinearWeightGradient(const LayerContext& context, const LinearShape& shape,
                           .accumulate = true});
 }
 
-void LinearBiasGradient(const LayerContext& context, const float* dy, int64_t rows, int64_t width,
-                        float* dbias) {
-  if (dbias == nullptr) return;
+void LinearBiasGradient(const LayerContext& context, kernels::ConstArray dy, int64_t rows,
+                        int64_t width, kernels::Array dbias) {
+  if (!dbias) return;
   context.backend.BiasGrad(
       {.dy = dy, .dbias = dbias, .num_rows = rows, .width = width, .stride = width});
 }

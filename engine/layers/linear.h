@@ -12,20 +12,22 @@ struct LinearShape {
   int64_t in = 0;
 };
 
-// y[rows, out] = x[rows, in] W^T (+ bias[out] when not null).
-void LinearForward(const LayerContext& context, const LinearShape& shape, const float* x,
-                   const float* weight, const float* bias, float* y);
-// pre[rows, out] = x W^T + bias; y = gelu(pre). bias may be null.
-void LinearGeluForward(const LayerContext& context, const LinearShape& shape, const float* x,
-                       const float* weight, const float* bias, float* pre, float* y);
-// dx[rows, in] = dy[rows, out] W; times gelu'(pre[rows, in]) when `pre` is not null.
-void LinearDataGradient(const LayerContext& context, const LinearShape& shape, const float* dy,
-                        const float* weight, float* dx, const float* pre = nullptr);
+// y[rows, out] = x[rows, in] W^T (+ bias[out] where present).
+void LinearForward(const LayerContext& context, const LinearShape& shape, kernels::ConstArray x,
+                   kernels::ConstArray weight, kernels::ConstArray bias, kernels::Array y);
+// pre[rows, out] = x W^T + bias; y = gelu(pre). bias may be absent.
+void LinearGeluForward(const LayerContext& context, const LinearShape& shape, kernels::ConstArray x,
+                       kernels::ConstArray weight, kernels::ConstArray bias, kernels::Array pre,
+                       kernels::Array y);
+// dx[rows, in] = dy[rows, out] W; times gelu'(pre[rows, in]) where `pre` is present.
+void LinearDataGradient(const LayerContext& context, const LinearShape& shape,
+                        kernels::ConstArray dy, kernels::ConstArray weight, kernels::Array dx,
+                        kernels::ConstArray pre = {});
 // dW[out, in] += dy[rows, out]^T x[rows, in].
-void LinearWeightGradient(const LayerContext& context, const LinearShape& shape, const float* dy,
-                          const float* x, float* dweight);
-// dbias[out] += sum over rows of dy; nothing when dbias is null.
-void LinearBiasGradient(const LayerContext& context, const float* dy, int64_t rows, int64_t width,
-                        float* dbias);
+void LinearWeightGradient(const LayerContext& context, const LinearShape& shape,
+                          kernels::ConstArray dy, kernels::ConstArray x, kernels::Array dweight);
+// dbias[out] += sum over rows of dy; nothing where dbias is absent.
+void LinearBiasGradient(const LayerContext& context, kernels::ConstArray dy, int64_t rows,
+                        int64_t width, kernels::Array dbias);
 
 }  // namespace tessera::engine

@@ -27,35 +27,35 @@ MlpBlock::MlpBlock(const LayerContext& context, const ParameterStore& store, int
 
 void MlpBlock::ForwardToActivation(MlpStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
-  norm_.Forward(stash.input.f32(), stash.norm);
+  norm_.Forward(stash.input.array(), stash.norm);
   Buffer gathered;
-  const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
+  const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
   const LinearShape linear{shape.tokens, first_width(), shape.hidden};
   stash.pre_activation = context_.Activation(shape.tokens * first_width());
   stash.activation = context_.Activation(shape.tokens * shape.ffn);
   if (is_gated()) {
     LinearForward(context_, linear, input, first_weight_.weight, first_bias_.weight,
-                  stash.pre_activation.f32());
-    context_.backend.SwiGluForward({.gate_up = stash.pre_activation.f32(),
-                                    .y = stash.activation.f32(),
+                  stash.pre_activation.array());
+    context_.backend.SwiGluForward({.gate_up = stash.pre_activation.array(),
+                                    .y = stash.activation.array(),
                                     .num_rows = shape.tokens,
                                     .width = shape.ffn});
   } else {
     LinearGeluForward(context_, linear, input, first_weight_.weight, first_bias_.weight,
-                      stash.pre_activation.f32(), stash.activation.f32());
+                      stash.pre_activation.array(), stash.activation.array());
   }
 }
 
 Buffer MlpBlock::ForwardFromActivation(const MlpStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  LinearForward(context_, {shape.tokens, shape.hidden, shape.ffn}, stash.activation.f32(),
-                down_weight_.weight, nullptr, partial.f32());
+  LinearForward(context_, {shape.tokens, shape.hidden, shape.ffn}, stash.activation.array(),
+                down_weight_.weight, nullptr, partial.array());
   Buffer y = ReducePartialSums(context_, std::move(partial));
-  context_.backend.ResidualAdd({.x = y.f32(),
-                                .residual = stash.input.f32(),
+  context_.backend.ResidualAdd({.x = y.array(),
+                                .residual = stash.input.array(),
                                 .bias = down_bias_.weight,
-                                .y = y.f32(),
+                                .y = y.array(),
                                 .num_rows = shape.local_tokens,
                                 .width = shape.hidden});
   return y;
@@ -64,26 +64,26 @@ Buffer MlpBlock::ForwardFromActivation(const MlpStash& stash) const {
 void MlpBlock::Backward(const MlpStash& stash, Buffer& dy) const {
   Buffer dpre = DownBackward(stash, dy);
   Buffer dnorm = FirstBackward(stash, dpre);
-  norm_.Backward(stash.input.f32(), stash.norm, /*residual_grad=*/dy.f32(), dnorm.f32());
+  norm_.Backward(stash.input.array(), stash.norm, /*residual_grad=*/dy.array(), dnorm.array());
   dy = std::move(dnorm);
 }
 
 // Gradient of the pre-activation [tokens, first_width].
 Buffer MlpBlock::DownBackward(const MlpStash& stash, const Buffer& dy) const {
   const spec::LocalShape& shape = context_.shape;
-  LinearBiasGradient(context_, dy.f32(), shape.local_tokens, shape.hidden, down_bias_.grad);
+  LinearBiasGradient(context_, dy.array(), shape.local_tokens, shape.hidden, down_bias_.grad);
   Buffer gathered;
-  const float* dy_all = GatherTokens(context_, dy.f32(), gathered);
+  const kernels::ConstArray dy_all = GatherTokens(context_, dy.array(), gathered);
   const LinearShape linear{shape.tokens, shape.hidden, shape.ffn};
   Buffer dactivation = context_.Workspace(shape.tokens * shape.ffn);
-  LinearDataGradient(context_, linear, dy_all, down_weight_.weight, dactivation.f32(),
-                     is_gated() ? nullptr : stash.pre_activation.f32());
-  LinearWeightGradient(context_, linear, dy_all, stash.activation.f32(), down_weight_.grad);
+  LinearDataGradient(context_, linear, dy_all, down_weight_.weight, dactivation.array(),
+                     is_gated() ? nullptr : stash.pre_activation.array());
+  LinearWeightGradient(context_, linear, dy_all, stash.activation.array(), down_weight_.grad);
   if (!is_gated()) return dactivation;
   Buffer dpre = context_.Workspace(shape.tokens * first_width());
-  context_.backend.SwiGluBackward({.dy = dactivation.f32(),
-                                   .gate_up = stash.pre_activation.f32(),
-                                   .dgate_up = dpre.f32(),
+  context_.backend.SwiGluBackward({.dy = dactivation.array(),
+                                   .gate_up = stash.pre_activation.array(),
+                                   .dgate_up = dpre.array(),
                                    .num_rows = shape.tokens,
                                    .width = shape.ffn});
   return dpre;
@@ -93,13 +93,13 @@ Buffer MlpBlock::DownBackward(const MlpStash& stash, const Buffer& dy) const {
 Buffer MlpBlock::FirstBackward(const MlpStash& stash, const Buffer& dpre) const {
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, first_width(), shape.hidden};
-  LinearBiasGradient(context_, dpre.f32(), shape.tokens, first_width(), first_bias_.grad);
+  LinearBiasGradient(context_, dpre.array(), shape.tokens, first_width(), first_bias_.grad);
   Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  LinearDataGradient(context_, linear, dpre.f32(), first_weight_.weight, partial.f32());
+  LinearDataGradient(context_, linear, dpre.array(), first_weight_.weight, partial.array());
   Buffer dnorm = ReducePartialSums(context_, std::move(partial));
   Buffer gathered;
-  const float* input = GatherTokens(context_, stash.norm.output.f32(), gathered);
-  LinearWeightGradient(context_, linear, dpre.f32(), input, first_weight_.grad);
+  const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
+  LinearWeightGradient(context_, linear, dpre.array(), input, first_weight_.grad);
   return dnorm;
 }
 

@@ -19,10 +19,10 @@ class Norm {
   // `name`: of the parameters, "layers.0.attention.norm".
   Norm(const LayerContext& context, const ParameterStore& store, const std::string& name);
 
-  void Forward(const float* x, NormStash& stash) const;
-  // Gradient of x [local_tokens, hidden], plus `residual_grad` where not null, in place of `dy`.
-  void Backward(const float* x, const NormStash& stash, const float* residual_grad,
-                float* dy) const;
+  void Forward(kernels::ConstArray x, NormStash& stash) const;
+  // Gradient of x [local_tokens, hidden], plus `residual_grad` where present, in place of `dy`.
+  void Backward(kernels::ConstArray x, const NormStash& stash, kernels::ConstArray residual_grad,
+                kernels::Array dy) const;
 
  private:
   const LayerContext& context_;

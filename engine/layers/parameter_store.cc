@@ -31,7 +31,8 @@ void FillNormalSlice(const spec::ParameterSpec& parameter, const spec::LocalSlic
 
 ParameterStore::ParameterStore(const std::vector<spec::VirtualStage>& stages,
                                const spec::ModelSpec& model, const spec::ParallelSpec& parallel,
-                               int tensor_rank, MemoryPool& pool) {
+                               const spec::PrecisionTypes& types, int tensor_rank,
+                               MemoryPool& pool) {
   for (const spec::VirtualStage& stage : stages) {
     for (spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, stage)) {
       slices_.push_back(spec::SliceOf(parameter, parallel.tensor_parallel_size, tensor_rank));
@@ -41,15 +42,15 @@ ParameterStore::ParameterStore(const std::vector<spec::VirtualStage>& stages,
     }
   }
   layout_ = spec::MakeFlatLayout(parameters_, parallel);
-  weights_ = pool.AllocateF32(MemoryKind::kWeights, layout_.num_elements);
-  gradients_ = pool.AllocateF32(MemoryKind::kGradients, layout_.num_elements);
+  weights_ = pool.Allocate(MemoryKind::kWeights, types.parameter, layout_.num_elements);
+  gradients_ = pool.Allocate(MemoryKind::kGradients, types.gradient, layout_.num_elements);
 }
 
-void ParameterStore::Initialize(uint64_t seed) {
-  std::fill_n(weights(), layout_.num_elements, 0.0F);
+void ParameterStore::DrawInitialWeights(uint64_t seed, float* weights) const {
+  std::fill_n(weights, layout_.num_elements, 0.0F);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const spec::ParameterSpec& parameter = parameters_[i];
-    float* const out = weights() + layout_.parameters[i].offset;
+    float* const out = weights + layout_.parameters[i].offset;
     switch (parameter.init) {
       case spec::InitKind::kZeros:
         break;
@@ -65,7 +66,7 @@ void ParameterStore::Initialize(uint64_t seed) {
 
 Parameter ParameterStore::Get(const std::string& name) const {
   const Parameter parameter = GetOptional(name);
-  TESSERA_CHECK(parameter.weight != nullptr, "no parameter ", name, " on this rank");
+  TESSERA_CHECK(static_cast<bool>(parameter.weight), "no parameter ", name, " on this rank");
   return parameter;
 }
 
@@ -73,7 +74,7 @@ Parameter ParameterStore::GetOptional(const std::string& name) const {
   const auto found = index_by_name_.find(name);
   if (found == index_by_name_.end()) return {};
   const int64_t offset = layout_.parameters[found->second].offset;
-  return {.weight = weights() + offset, .grad = gradients() + offset};
+  return {.weight = weights().At(offset), .grad = gradients().At(offset)};
 }
 
 }  // namespace tessera::engine

@@ -7,8 +7,8 @@
 namespace tessera::engine {
 
 StageModel::StageModel(const LayerContext& context, const ParameterStore& store,
-                       const spec::VirtualStage& stage, float grad_scale)
-    : context_(context), stage_(stage), grad_scale_(grad_scale) {
+                       const spec::VirtualStage& stage)
+    : context_(context), stage_(stage) {
   if (stage.has_embedding) embedding_.emplace(context, store);
   for (int i = 0; i < stage.num_layers; ++i) {
     layers_.emplace_back(context, store, stage.first_layer + i);
@@ -18,8 +18,8 @@ StageModel::StageModel(const LayerContext& context, const ParameterStore& store,
 
 Buffer StageModel::CopyTokens(const int32_t* host) const {
   const int64_t tokens = context_.shape.tokens;
-  Buffer device = context_.pool.AllocateI32(MemoryKind::kActivations, tokens);
-  context_.backend.CopyToDevice(device.i32(), host, static_cast<size_t>(tokens) * sizeof(int32_t));
+  Buffer device = context_.pool.Allocate(MemoryKind::kActivations, base::DType::kInt32, tokens);
+  context_.backend.CopyToDevice(device.data(), host, static_cast<size_t>(device.bytes()));
   return device;
 }
 
@@ -38,7 +38,7 @@ Buffer StageModel::Forward(int microbatch, const Microbatch& data, Buffer input)
   }
   if (head_) {
     stash.head.labels = CopyTokens(data.labels);
-    loss_sum_ += head_->Forward(std::move(x), grad_scale_, stash.head);
+    head_->Forward(std::move(x), stash.head);
     return {};
   }
   return x;
@@ -58,7 +58,5 @@ Buffer StageModel::Backward(int microbatch, Buffer dy) {
   stashes_.erase(found);
   return dy;
 }
-
-double StageModel::TakeLossSum() { return std::exchange(loss_sum_, 0.0); }
 
 }  // namespace tessera::engine

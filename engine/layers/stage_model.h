@@ -19,20 +19,17 @@ struct Microbatch {
 
 class StageModel {
  public:
-  // `grad_scale`: weight of one token in the loss that gradients are of, 1 / tokens of the step.
   StageModel(const LayerContext& context, const ParameterStore& store,
-             const spec::VirtualStage& stage, float grad_scale);
+             const spec::VirtualStage& stage);
 
   // `input`: the previous virtual stage's output [local_tokens, hidden], empty on the first.
-  // Returns this one's output, empty on the last, where the loss is added to TakeLossSum().
+  // Returns this one's output, empty on the last, where the loss goes to the context's target.
   Buffer Forward(int microbatch, const Microbatch& data, Buffer input);
   // `dy`: gradient of the output, empty on the last virtual stage. Returns the gradient of the
   // input, empty on the first.
   Buffer Backward(int microbatch, Buffer dy);
 
   const spec::VirtualStage& stage() const { return stage_; }
-  // Sum of token losses since the last call.
-  double TakeLossSum();
 
  private:
   struct Stash {
@@ -44,12 +41,10 @@ class StageModel {
 
   const LayerContext& context_;
   spec::VirtualStage stage_;
-  float grad_scale_;
   std::optional<Embedding> embedding_;
   std::vector<TransformerLayer> layers_;
   std::optional<Head> head_;
   std::map<int, Stash> stashes_;  // by micro-batch
-  double loss_sum_ = 0;
 };
 
 }  // namespace tessera::engine

@@ -9,7 +9,8 @@ namespace tessera::engine {
 
 // All tokens [tokens, hidden] of `local` [local_tokens, hidden]: gathered into `storage` under
 // sequence parallelism, `local` itself otherwise.
-const float* GatherTokens(const LayerContext& context, const float* local, Buffer& storage);
+kernels::ConstArray GatherTokens(const LayerContext& context, kernels::ConstArray local,
+                                 Buffer& storage);
 
 // Adds up the partial sums [tokens, hidden] that the ranks hold; returns this rank's tokens
 // [local_tokens, hidden].

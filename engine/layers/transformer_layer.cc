@@ -18,7 +18,7 @@ Buffer TransformerLayer::Forward(Buffer x, LayerStash& stash) const {
 
 // All that the backward pass reads.
 void TransformerLayer::ForwardInner(LayerStash& stash) const {
-  stash.mlp.input = attention_.Forward(stash.input.f32(), stash.attention);
+  stash.mlp.input = attention_.Forward(stash.input.array(), stash.attention);
   stash.mlp.input.Retag(MemoryKind::kActivations);
   mlp_.ForwardToActivation(stash.mlp);
 }
@@ -26,7 +26,7 @@ void TransformerLayer::ForwardInner(LayerStash& stash) const {
 void TransformerLayer::Backward(LayerStash& stash, Buffer& dy) const {
   if (context_.parallel.recompute == spec::Recompute::kFull) ForwardInner(stash);
   mlp_.Backward(stash.mlp, dy);
-  attention_.Backward(stash.input.f32(), stash.attention, dy);
+  attention_.Backward(stash.input.array(), stash.attention, dy);
   stash = {};
 }
 

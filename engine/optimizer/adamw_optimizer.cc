@@ -24,11 +24,14 @@ std::vector<OwnedRange> OwnedRanges(const LayerContext& context, const spec::Fla
 AdamWOptimizer::AdamWOptimizer(const LayerContext& context, const ParameterStore& store)
     : context_(context), store_(store), owned_(OwnedRanges(context, store.layout())) {
   for (const OwnedRange& range : owned_) AppendSegments(range);
-  const int64_t elements = owned_.back().state_offset + owned_.back().num_elements;
-  m_ = context.pool.AllocateF32(MemoryKind::kOptimizer, elements);
-  v_ = context.pool.AllocateF32(MemoryKind::kOptimizer, elements);
-  context.backend.Fill(m_.f32(), elements, 0.0F);
-  context.backend.Fill(v_.f32(), elements, 0.0F);
+  const auto allocate = [&] {
+    return context.pool.Allocate(MemoryKind::kOptimizer, base::DType::kFloat32, num_owned());
+  };
+  m_ = allocate();
+  v_ = allocate();
+  context.backend.Fill(m_.array(), num_owned(), 0.0F);
+  context.backend.Fill(v_.array(), num_owned(), 0.0F);
+  if (context.types.has_master_weights) master_ = allocate();
 }
 
 // Cuts a range at parameter borders and joins what is treated alike. Gaps between parameters hold
@@ -62,24 +65,23 @@ void AdamWOptimizer::AppendSegments(const OwnedRange& range) {
   }
 }
 
-double AdamWOptimizer::LocalSquaredNorm() const {
-  double sum = 0;
+void AdamWOptimizer::AddSquaredNorm(double* sum) const {
   for (const Segment& segment : segments_) {
     if (!segment.counts_in_norm) continue;
     context_.backend.SumOfSquares(
-        {.x = store_.gradients() + segment.offset, .sum = &sum, .n = segment.num_elements});
+        {.x = store_.gradients().At(segment.offset), .sum = sum, .n = segment.num_elements});
   }
-  return sum;
 }
 
 void AdamWOptimizer::Step(const spec::OptimizerSpec& options, double lr, double grad_scale,
                           int64_t step) const {
   for (const Segment& segment : segments_) {
     context_.backend.AdamW(
-        {.param = store_.weights() + segment.offset,
-         .grad = store_.gradients() + segment.offset,
-         .m = m_.f32() + segment.state_offset,
-         .v = v_.f32() + segment.state_offset,
+        {.param = store_.weights().At(segment.offset),
+         .master = master().At(segment.state_offset),
+         .grad = store_.gradients().At(segment.offset),
+         .m = m().At(segment.state_offset),
+         .v = v().At(segment.state_offset),
          .n = segment.num_elements,
          .lr = static_cast<float>(lr),
          .beta1 = static_cast<float>(options.adam_beta1),
@@ -89,18 +91,6 @@ void AdamWOptimizer::Step(const spec::OptimizerSpec& options, double lr, double 
          .grad_scale = static_cast<float>(grad_scale),
          .step = step});
   }
-}
-
-TrainState AdamWOptimizer::State(const spec::RankCoord& coord) const {
-  return {.coord = coord,
-          .parameters = store_.parameters(),
-          .slices = store_.slices(),
-          .layout = store_.layout(),
-          .owned = owned_,
-          .weights = store_.weights(),
-          .m = m_.f32(),
-          .v = v_.f32(),
-          .writes = context_.parallel.zero_stage > 0 || context_.groups.gradient->rank() == 0};
 }
 
 }  // namespace tessera::engine

@@ -16,22 +16,28 @@ class AdamWOptimizer {
  public:
   AdamWOptimizer(const LayerContext& context, const ParameterStore& store);
 
-  // Sum of squares of the gradients that this rank counts in the global norm: each parameter of the
-  // model once over all ranks, whatever replicas and tied copies there are.
-  double LocalSquaredNorm() const;
+  // Adds to *sum, in device memory, the squares of the gradients that this rank counts in the
+  // global norm: each parameter of the model once over all ranks, whatever replicas and tied copies
+  // there are.
+  void AddSquaredNorm(double* sum) const;
 
   // One update with gradients times grad_scale. `step` counts from 1.
   void Step(const spec::OptimizerSpec& options, double lr, double grad_scale, int64_t step) const;
 
-  // This rank's state, for checkpoints.
-  TrainState State(const spec::RankCoord& coord) const;
+  const std::vector<OwnedRange>& owned() const { return owned_; }
+  // Over the owned ranges, one after the other, fp32.
+  int64_t num_owned() const { return owned_.back().state_offset + owned_.back().num_elements; }
+  kernels::Array m() const { return m_.array(); }
+  kernels::Array v() const { return v_.array(); }
+  // Master weights of mixed precision, absent in fp32.
+  kernels::Array master() const { return master_ ? master_.array() : kernels::Array(); }
 
  private:
   // Owned elements that are treated alike.
   struct Segment {
     int64_t offset = 0;  // into the flat buffer
     int64_t num_elements = 0;
-    int64_t state_offset = 0;  // into m and v
+    int64_t state_offset = 0;  // into m, v and master weights
     bool weight_decay = false;
     bool counts_in_norm = false;
   };
@@ -43,6 +49,7 @@ class AdamWOptimizer {
   std::vector<Segment> segments_;
   Buffer m_;
   Buffer v_;
+  Buffer master_;
 };
 
 }  // namespace tessera::engine

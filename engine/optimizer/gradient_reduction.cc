@@ -11,19 +11,19 @@ void ReducePacked(const LayerContext& context, const ParameterStore& store,
   if (group.size() == 1 || indices.empty()) return;
   int64_t total = 0;
   for (const size_t i : indices) total += store.layout().parameters[i].num_elements;
-  Buffer packed = context.Workspace(total);
+  Buffer packed = context.Fp32Workspace(total);
   int64_t offset = 0;
   for (const size_t i : indices) {
     const spec::FlatParameter& parameter = store.layout().parameters[i];
-    context.backend.Copy(store.gradients() + parameter.offset, packed.f32() + offset,
+    context.backend.Copy(store.gradients().At(parameter.offset), packed.array().At(offset),
                          parameter.num_elements);
     offset += parameter.num_elements;
   }
-  group.AllReduce(packed.f32(), packed.f32(), total, base::DType::kFloat32, base::ReduceOp::kSum);
+  group.AllReduce(packed.data(), packed.data(), total, packed.dtype(), base::ReduceOp::kSum);
   offset = 0;
   for (const size_t i : indices) {
     const spec::FlatParameter& parameter = store.layout().parameters[i];
-    context.backend.Copy(packed.f32() + offset, store.gradients() + parameter.offset,
+    context.backend.Copy(packed.array().At(offset), store.gradients().At(parameter.offset),
                          parameter.num_elements);
     offset += parameter.num_elements;
   }
@@ -42,12 +42,12 @@ void ReduceBuckets(const LayerContext& context, const ParameterStore& store) {
   Communicator& group = *context.groups.gradient;
   if (group.size() == 1) return;
   for (const spec::FlatBucket& bucket : store.layout().buckets) {
-    float* const data = store.gradients() + bucket.offset;
+    const kernels::Array data = store.gradients().At(bucket.offset);
     if (context.parallel.zero_stage == 0) {
-      group.AllReduce(data, data, bucket.num_elements, base::DType::kFloat32, base::ReduceOp::kSum);
+      group.AllReduce(data.data, data.data, bucket.num_elements, data.dtype, base::ReduceOp::kSum);
     } else {
       const int64_t part = bucket.num_elements / group.size();
-      group.ReduceScatter(data, data + group.rank() * part, part, base::DType::kFloat32,
+      group.ReduceScatter(data.data, data.At(group.rank() * part).data, part, data.dtype,
                           base::ReduceOp::kSum);
     }
   }
@@ -78,9 +78,9 @@ void GatherWeights(const LayerContext& context, const ParameterStore& store) {
   Communicator& group = *context.groups.gradient;
   if (group.size() == 1 || context.parallel.zero_stage == 0) return;
   for (const spec::FlatBucket& bucket : store.layout().buckets) {
-    float* const data = store.weights() + bucket.offset;
+    const kernels::Array data = store.weights().At(bucket.offset);
     const int64_t part = bucket.num_elements / group.size();
-    group.AllGather(data + group.rank() * part, data, part, base::DType::kFloat32);
+    group.AllGather(data.At(group.rank() * part).data, data.data, part, data.dtype);
   }
 }
 

@@ -1,5 +1,5 @@
 // What one rank holds of the training state: weights in one flat buffer, the optimizer's moments
-// for the ranges it owns. What checkpoints save and load.
+// for the ranges it owns; fp32 in host memory. What checkpoints save and load.
 #pragma once
 
 #include <cstdint>

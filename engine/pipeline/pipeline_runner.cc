@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "cost_model/base/check.h"
-#include "engine/pipeline/stopwatch.h"
 
 namespace tessera::engine {
 namespace {
@@ -45,13 +44,8 @@ void PipelineRunner::Forward(const spec::Action& action) {
   const Key key{action.virtual_stage, action.microbatch};
   Buffer input;
   if (action.virtual_stage > 0) input = Take(activations_in_, key);
-  const Stopwatch watch;
-  const double blocked_s = context_.groups.tensor->blocked_s();
   Buffer output = ChunkOf(action.virtual_stage)
                       .Forward(action.microbatch, data_(action.microbatch), std::move(input));
-  const double comm_s = context_.groups.tensor->blocked_s() - blocked_s;
-  times_.forward_s += watch.seconds() - comm_s;
-  times_.tensor_comm_s += comm_s;
   if (!IsLast(action.virtual_stage)) activations_out_[key] = std::move(output);
 }
 
@@ -59,23 +53,16 @@ void PipelineRunner::Backward(const spec::Action& action) {
   const Key key{action.virtual_stage, action.microbatch};
   Buffer dy;
   if (!IsLast(action.virtual_stage)) dy = Take(gradients_in_, key);
-  const Stopwatch watch;
-  const double blocked_s = context_.groups.tensor->blocked_s();
   Buffer dx = ChunkOf(action.virtual_stage).Backward(action.microbatch, std::move(dy));
-  const double comm_s = context_.groups.tensor->blocked_s() - blocked_s;
-  times_.backward_s += watch.seconds() - comm_s;
-  times_.tensor_comm_s += comm_s;
   if (action.virtual_stage > 0) gradients_out_[key] = std::move(dx);
 }
 
 void PipelineRunner::Exchange(std::span<const spec::Action> transfers) {
-  const Stopwatch watch;
   Communicator& pipeline = *context_.groups.pipeline;
   std::vector<Buffer> in_flight;  // outgoing buffers, until the group completes
   pipeline.GroupStart();
   for (const spec::Action& transfer : transfers) Post(transfer, in_flight);
   pipeline.GroupEnd();
-  times_.pipeline_wait_s += watch.seconds();
 }
 
 void PipelineRunner::Post(const spec::Action& transfer, std::vector<Buffer>& in_flight) {
@@ -87,12 +74,12 @@ void PipelineRunner::Post(const spec::Action& transfer, std::vector<Buffer>& in_
   const int previous = (stage + num_stages_ - 1) % num_stages_;
   const auto send = [&](Mailbox& outbox, int peer, bool forward) {
     in_flight.push_back(Take(outbox, key));
-    pipeline.Send(in_flight.back().f32(), elements, base::DType::kFloat32, peer,
+    pipeline.Send(in_flight.back().data(), elements, in_flight.back().dtype(), peer,
                   TagOf(stage, transfer.microbatch, forward));
   };
   const auto receive = [&](Mailbox& inbox, int peer, int sending_stage, bool forward) {
     Buffer& buffer = inbox[key] = context_.Workspace(elements);
-    pipeline.Recv(buffer.f32(), elements, base::DType::kFloat32, peer,
+    pipeline.Recv(buffer.data(), elements, buffer.dtype(), peer,
                   TagOf(sending_stage, transfer.microbatch, forward));
   };
   switch (transfer.kind) {

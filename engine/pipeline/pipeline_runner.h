@@ -13,14 +13,6 @@
 
 namespace tessera::engine {
 
-// Seconds of one step on this rank, communication inside passes apart.
-struct PassTimes {
-  double forward_s = 0;
-  double backward_s = 0;
-  double tensor_comm_s = 0;    // blocked in tensor-parallel collectives
-  double pipeline_wait_s = 0;  // blocked in exchanges: bubble and transfers
-};
-
 class PipelineRunner : public StageRunner {
  public:
   // `chunks`: of this stage, by chunk. `data(microbatch)`: its tokens and labels.
@@ -30,10 +22,8 @@ class PipelineRunner : public StageRunner {
   void Forward(const spec::Action& action) override;
   void Backward(const spec::Action& action) override;
   void Exchange(std::span<const spec::Action> transfers) override;
+  size_t Mark() override { return context_.backend.Mark(); }
   int64_t HeldBytes() const override { return context_.pool.live_bytes(); }
-
-  // Times since the last call.
-  PassTimes TakeTimes() { return std::exchange(times_, {}); }
 
  private:
   using Key = std::pair<int, int>;  // virtual stage, micro-batch
@@ -53,7 +43,6 @@ class PipelineRunner : public StageRunner {
   Mailbox activations_out_;
   Mailbox gradients_in_;
   Mailbox gradients_out_;
-  PassTimes times_;
 };
 
 }  // namespace tessera::engine

@@ -5,10 +5,6 @@
 namespace tessera::engine {
 namespace {
 
-double SecondsSince(PipelineClock::time_point origin) {
-  return std::chrono::duration<double>(PipelineClock::now() - origin).count();
-}
-
 // The actions from `first` on that run in one call: an exchange, or a single pass.
 std::span<const spec::Action> OneCall(std::span<const spec::Action> actions, size_t first) {
   size_t end = first + 1;
@@ -40,19 +36,20 @@ void Run(std::span<const spec::Action> call, StageRunner& runner) {
 
 }  // namespace
 
-spec::RankTimeline ExecuteSchedule(const std::vector<spec::Action>& actions, StageRunner& runner,
-                                   PipelineClock::time_point origin) {
-  spec::RankTimeline timeline;
+MarkedTimeline ExecuteSchedule(const std::vector<spec::Action>& actions, StageRunner& runner) {
+  MarkedTimeline timeline;
   timeline.actions.reserve(actions.size());
-  timeline.memory.push_back({SecondsSince(origin), runner.HeldBytes()});
+  size_t mark = runner.Mark();
+  timeline.memory.push_back({mark, runner.HeldBytes()});
   while (timeline.actions.size() < actions.size()) {
     const std::span<const spec::Action> call = OneCall(actions, timeline.actions.size());
-    const double start_s = SecondsSince(origin);
+    const size_t begin = mark;
     Run(call, runner);
-    const double end_s = SecondsSince(origin);
-    for (const spec::Action& action : call) timeline.actions.push_back({action, start_s, end_s});
-    if (!spec::IsTransfer(call.front().kind))
-      timeline.memory.push_back({end_s, runner.HeldBytes()});
+    mark = runner.Mark();
+    for (const spec::Action& action : call) timeline.actions.push_back({action, begin, mark});
+    if (!spec::IsTransfer(call.front().kind)) {
+      timeline.memory.push_back({mark, runner.HeldBytes()});
+    }
   }
   return timeline;
 }

@@ -1,12 +1,11 @@
 // Runs one stage's part of a pipeline schedule, whichever schedule it is.
 #pragma once
 
-#include <chrono>
+#include <cstddef>
 #include <span>
 #include <vector>
 
 #include "cost_model/spec/pipeline_schedule.h"
-#include "cost_model/spec/timeline.h"
 
 namespace tessera::engine {
 
@@ -24,16 +23,30 @@ class StageRunner {
   // a transfer is the stage of spec::CounterpartOf(transfer).
   virtual void Exchange(std::span<const spec::Action> transfers) = 0;
 
+  // A moment in the order of what the calls above do on the device (kernels::Backend::Mark).
+  virtual size_t Mark() = 0;
   // Device memory that the rank holds now.
   virtual int64_t HeldBytes() const = 0;
 };
 
-using PipelineClock = std::chrono::steady_clock;
+// When the actions of a step ran, by marks.
+struct MarkedTimeline {
+  struct TimedAction {
+    spec::Action action;
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  struct MemorySample {
+    size_t mark = 0;
+    int64_t num_bytes = 0;
+  };
+  std::vector<TimedAction> actions;
+  std::vector<MemorySample> memory;
+};
 
-// Calls `runner` for every action in order, once for each exchange. Returns when each action ran,
-// in seconds since `origin`, and what was held before the first and after each pass; the transfers
-// of one exchange share its time.
-spec::RankTimeline ExecuteSchedule(const std::vector<spec::Action>& actions, StageRunner& runner,
-                                   PipelineClock::time_point origin = PipelineClock::now());
+// Calls `runner` for every action in order, once for each exchange. Returns when each action ran
+// and what was held before the first and after each pass; the transfers of one exchange share its
+// time.
+MarkedTimeline ExecuteSchedule(const std::vector<spec::Action>& actions, StageRunner& runner);
 
 }  // namespace tessera::engine

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cost_model/base/check.h"
-#include "cost_model/base/dtype.h"
 
 namespace tessera::engine {
 
@@ -27,16 +26,9 @@ MemoryPool::~MemoryPool() {
   }
 }
 
-Buffer MemoryPool::AllocateF32(MemoryKind kind, int64_t elements) {
-  return Allocate(kind, elements * base::SizeBytes(base::DType::kFloat32));
-}
-
-Buffer MemoryPool::AllocateI32(MemoryKind kind, int64_t elements) {
-  return Allocate(kind, elements * base::SizeBytes(base::DType::kInt32));
-}
-
-Buffer MemoryPool::Allocate(MemoryKind kind, int64_t bytes) {
-  TESSERA_CHECK(bytes > 0, bytes, " bytes");
+Buffer MemoryPool::Allocate(MemoryKind kind, base::DType dtype, int64_t elements) {
+  TESSERA_CHECK(elements > 0, elements, " elements");
+  const int64_t bytes = elements * base::SizeBytes(dtype);
   std::vector<void*>& blocks = free_blocks_[bytes];
   void* data = nullptr;
   if (!blocks.empty()) {
@@ -46,7 +38,7 @@ Buffer MemoryPool::Allocate(MemoryKind kind, int64_t bytes) {
     data = backend_.Allocate(static_cast<size_t>(bytes));
   }
   Count(kind, bytes);
-  return Buffer(this, data, bytes, kind);
+  return Buffer(this, data, bytes, dtype, kind);
 }
 
 void MemoryPool::Release(void* data, int64_t bytes, MemoryKind kind) {

@@ -19,7 +19,7 @@ inline constexpr size_t kNumMemoryKinds = 5;
 
 class MemoryPool;
 
-// Owns one block. Move-only; empty when default-constructed or moved from.
+// Owns one block, an array of one type. Move-only; empty when default-constructed or moved from.
 class Buffer {
  public:
   Buffer() = default;
@@ -38,25 +38,28 @@ class Buffer {
   // Counts the block as another kind from now on.
   void Retag(MemoryKind kind);
 
-  float* f32() const { return static_cast<float*>(data_); }
-  int32_t* i32() const { return static_cast<int32_t*>(data_); }
+  kernels::Array array() const { return {data_, dtype_}; }
+  void* data() const { return data_; }
+  base::DType dtype() const { return dtype_; }
   int64_t bytes() const { return bytes_; }
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
   friend class MemoryPool;
-  Buffer(MemoryPool* pool, void* data, int64_t bytes, MemoryKind kind)
-      : pool_(pool), data_(data), bytes_(bytes), kind_(kind) {}
+  Buffer(MemoryPool* pool, void* data, int64_t bytes, base::DType dtype, MemoryKind kind)
+      : pool_(pool), data_(data), bytes_(bytes), dtype_(dtype), kind_(kind) {}
   void Swap(Buffer& other) noexcept {
     std::swap(pool_, other.pool_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(dtype_, other.dtype_);
     std::swap(kind_, other.kind_);
   }
 
   MemoryPool* pool_ = nullptr;
   void* data_ = nullptr;
   int64_t bytes_ = 0;
+  base::DType dtype_ = base::DType::kFloat32;
   MemoryKind kind_ = MemoryKind::kWorkspace;
 };
 
@@ -68,8 +71,7 @@ class MemoryPool {
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   // Not initialised. Buffers must not outlive the pool.
-  Buffer AllocateF32(MemoryKind kind, int64_t elements);
-  Buffer AllocateI32(MemoryKind kind, int64_t elements);
+  Buffer Allocate(MemoryKind kind, base::DType dtype, int64_t elements);
 
   // Of all kinds together.
   int64_t live_bytes() const {
@@ -79,7 +81,6 @@ class MemoryPool {
 
  private:
   friend class Buffer;
-  Buffer Allocate(MemoryKind kind, int64_t bytes);
   void Release(void* data, int64_t bytes, MemoryKind kind);
   void Count(MemoryKind kind, int64_t bytes);
 

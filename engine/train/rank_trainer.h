@@ -9,8 +9,11 @@
 #include "engine/device/rank_device.h"
 #include "engine/layers/stage_model.h"
 #include "engine/optimizer/adamw_optimizer.h"
+#include "engine/optimizer/host_state.h"
+#include "engine/optimizer/loss_scaler.h"
 #include "engine/pipeline/pipeline_runner.h"
 #include "engine/train/batch_loader.h"
+#include "engine/train/step_clock.h"
 
 namespace tessera::engine {
 
@@ -27,6 +30,10 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   double step_time_s = 0;
+  // fp16: what the loss was multiplied with, 0 in other precisions; whether the gradients
+  // overflowed with it, so that nothing was updated and the next step tries a smaller one.
+  double loss_scale = 0;
+  bool skipped = false;
   bool stop = false;         // some rank asked to stop after this step
   spec::TimeBreakdown time;  // of this rank
 };
@@ -40,14 +47,18 @@ class RankTrainer {
               const SampleSource& source);
 
   // One optimizer step over the next global batch. Collective. `stop_requested` of any rank is
-  // reported to all. Throws DivergedError on every rank, before anything is updated, when the loss
-  // or the gradient norm is not finite.
+  // reported to all. The host waits for the device twice, at the end: for the sums that all ranks
+  // add up, and for the times. Throws DivergedError on every rank, before anything is updated, when
+  // the loss or the gradient norm is not finite (of fp16, when no smaller loss scale is left).
   StepResult Step(bool stop_requested);
 
-  // For checkpoints and weight loading; the pointers live as long as the trainer.
-  TrainState State() const;
+  // The training state as it is now, for checkpoints. Lives no longer than the trainer.
+  HostState State() const;
+  // The same not yet filled, for loading.
+  HostState EmptyState() const;
   // Where a loaded state stands.
   void SetProgress(int64_t step, int64_t consumed_samples);
+  int64_t step() const { return step_; }
 
   // Bytes measured so far; buffers are the peak of the workspace.
   spec::StageMemory MeasuredMemory() const;
@@ -60,30 +71,51 @@ class RankTrainer {
   void set_observer(base::OpObserver* observer);
 
  private:
+  // What a step adds up on the device.
+  struct DeviceSums {
+    double loss = 0;
+    double squared_norm = 0;
+  };
   // What all ranks learn of each other at the end of a step.
   struct StepSums {
-    double loss_sum = 0;
+    double loss = 0;
     double squared_norm = 0;
     int64_t num_stop_requests = 0;
   };
-  StepSums SumOverRanks(const StepSums& mine);
-  double TakeLossSum();
+  DeviceSums* device_sums() const { return static_cast<DeviceSums*>(device_sums_.data()); }
+  void BeginSums();
+  StepSums SumOverRanks(bool stop_requested);
+  // Fills the result from the sums; returns whether the step is to be applied.
+  bool Judge(const StepSums& sums, StepResult& result) const;
+  void Update(const StepResult& result);
+  template <typename Work>
+  void RunPhase(spec::PhaseKind kind, Work&& work) {
+    const size_t begin = backend_.Mark();
+    work();
+    marks_.phases.push_back({kind, {begin, backend_.Mark()}});
+  }
 
   const spec::Plan& plan_;
   kernels::Backend& backend_;
   Communicator& host_world_;
   MemoryPool pool_;
+  Buffer device_sums_;
   ProcessGroups groups_;
+  SpanLog tensor_comm_;
+  LossTarget loss_;
   LayerContext context_;
   std::vector<spec::VirtualStage> stages_;
   ParameterStore store_;
   std::vector<StageModel> chunks_;
   AdamWOptimizer optimizer_;
+  LossScaler scaler_;
   BatchLoader loader_;
   PipelineRunner runner_;
   std::vector<spec::Action> actions_;
   spec::RankTimeline timeline_;
+  StepMarks marks_;  // of the running step
   int64_t step_ = 0;
+  int64_t num_skipped_ = 0;  // of these steps, since the trainer was made
   int64_t consumed_samples_ = 0;
 };
 

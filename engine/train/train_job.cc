@@ -88,7 +88,7 @@ class RankRun {
 
   void Run(TrainReport& report) {
     LoadState();
-    const int64_t first_step = trainer_.State().step;
+    const int64_t first_step = trainer_.step();
     RunRecorder recorder(options_.plan, first_step);
     bool interrupted = false;
     while (recorder.last_step() < options_.plan.training.steps && !interrupted) {
@@ -120,40 +120,47 @@ class RankRun {
   }
 
   void LoadState() {
-    TrainState state = trainer_.State();
     if (!options_.resume_dir.empty()) {
-      const CheckpointInfo info = LoadCheckpoint(options_.resume_dir, options_.plan.model, state);
+      HostState host = trainer_.EmptyState();
+      const CheckpointInfo info =
+          LoadCheckpoint(options_.resume_dir, options_.plan.model, host.state());
+      host.Upload();
       trainer_.SetProgress(info.step, info.consumed_samples);
       world_.Barrier();  // told when every rank has loaded its part
       Tell(base::Concat("resumed from ", options_.resume_dir, " at step ", info.step));
       saved_step_ = info.step;
-    } else if (!options_.init_checkpoint_dir.empty()) {
-      state.m = nullptr;  // weights alone
-      state.v = nullptr;
-      LoadCheckpoint(options_.init_checkpoint_dir, options_.plan.model, state);
-    } else if (!options_.init_hf_dir.empty()) {
-      LoadHuggingFaceWeights(options_.init_hf_dir, options_.plan.model, state);
+    } else if (!options_.init_checkpoint_dir.empty() || !options_.init_hf_dir.empty()) {
+      HostState host = trainer_.EmptyState();
+      TrainState& state = host.state();
+      state.m = state.v = nullptr;  // weights alone
+      if (!options_.init_hf_dir.empty()) {
+        LoadHuggingFaceWeights(options_.init_hf_dir, options_.plan.model, state);
+      } else {
+        LoadCheckpoint(options_.init_checkpoint_dir, options_.plan.model, state);
+      }
+      host.Upload();
     }
   }
 
   void Save() {
-    const TrainState state = trainer_.State();
-    if (state.step == saved_step_) return;
+    if (trainer_.step() == saved_step_) return;
+    const HostState host = trainer_.State();
     const spec::TrainingSpec& training = options_.plan.training;
     const CheckpointInfo info{
         .model = options_.plan.model,
         .seed = training.seed,
         .training = base::Concat("global batch ", training.global_batch_size, ", sequence ",
                                  training.sequence_length, ", data ", options_.data_path)};
-    saved_ = SaveCheckpoint(state, info, world_, options_.save_dir);
-    saved_step_ = state.step;
+    saved_ = SaveCheckpoint(host.state(), info, world_, options_.save_dir);
+    saved_step_ = trainer_.step();
     Tell("saved " + saved_);
   }
 
   void Finish() {
     if (!options_.save_dir.empty()) Save();
     if (options_.export_hf_dir.empty()) return;
-    ExportHuggingFaceModel(trainer_.State(), options_.plan.model, world_, options_.export_hf_dir);
+    const HostState host = trainer_.State();
+    ExportHuggingFaceModel(host.state(), options_.plan.model, world_, options_.export_hf_dir);
     Tell("exported " + options_.export_hf_dir);
   }
 

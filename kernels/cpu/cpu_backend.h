@@ -21,6 +21,7 @@ class CpuBackend final : public Backend {
   void CopyToDevice(void* device, const void* host, size_t bytes) override;
   void CopyToHost(void* host, const void* device, size_t bytes) override;
   void Synchronize() override {}
+  bool is_host_memory() const override { return true; }
 
  protected:
   void DoMatMul(const MatMulArgs& args) override;

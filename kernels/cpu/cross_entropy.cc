@@ -83,7 +83,9 @@ void CpuBackend::DoCrossEntropyGrad(const CrossEntropyGradArgs& args) {
       loss[row] = std::log(sum_exp[row]) - target_logit[row];
     }
   });
-  for (int64_t row = 0; row < args.num_rows; ++row) *args.loss_sum += loss[row];
+  double sum = 0;
+  for (int64_t row = 0; row < args.num_rows; ++row) sum += loss[row];
+  *args.loss_sum += sum;
 }
 
 }  // namespace tessera::kernels

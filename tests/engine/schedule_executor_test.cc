@@ -59,6 +59,7 @@ class CountingRunner : public StageRunner {
  public:
   explicit CountingRunner(RendezvousTransport& transport) : transport_(transport) {}
 
+  size_t Mark() override { return num_marks_++; }
   void Forward(const Action& action) override {
     executed_.push_back(action);
     int64_t& value = forward_[{action.virtual_stage, action.microbatch}];
@@ -104,11 +105,12 @@ class CountingRunner : public StageRunner {
   std::vector<Action> executed_;
   std::map<std::pair<int, int>, int64_t> forward_;
   std::map<std::pair<int, int>, int64_t> backward_;
+  size_t num_marks_ = 0;
 };
 
 struct PipelineRun {
   std::vector<std::vector<Action>> executed;
-  spec::PipelineTimeline timeline;
+  std::vector<MarkedTimeline> timelines;  // by stage
   std::vector<std::string> failures;
 };
 
@@ -117,16 +119,14 @@ PipelineRun RunOnThreads(const PipelineSchedule& schedule, std::chrono::millisec
   RendezvousTransport transport(timeout);
   std::vector<CountingRunner> runners(schedule.num_stages, CountingRunner(transport));
   PipelineRun run;
-  run.timeline.by_stage.resize(schedule.num_stages);
+  run.timelines.resize(schedule.num_stages);
   std::vector<std::string> failures(schedule.num_stages);
   {
-    const auto origin = PipelineClock::now();
     std::vector<std::jthread> stages;
     for (int stage = 0; stage < schedule.num_stages; ++stage) {
       stages.emplace_back([&, stage] {
         try {
-          run.timeline.by_stage[stage] =
-              ExecuteSchedule(schedule.actions_by_stage[stage], runners[stage], origin).actions;
+          run.timelines[stage] = ExecuteSchedule(schedule.actions_by_stage[stage], runners[stage]);
         } catch (const std::runtime_error& error) {
           failures[stage] = error.what();
         }
@@ -168,9 +168,7 @@ TEST(ScheduleExecutorTest, ExecutesExactlyTheScheduleEvenWhenSendsBlock) {
     EXPECT_EQ(run.executed, schedule.actions_by_stage) << shape;
     for (int stage = 0; stage < schedule.num_stages; ++stage) {
       std::vector<Action> measured;
-      for (const spec::TimedAction& timed : run.timeline.by_stage[stage]) {
-        measured.push_back(timed.action);
-      }
+      for (const auto& marked : run.timelines[stage].actions) measured.push_back(marked.action);
       EXPECT_EQ(measured, schedule.actions_by_stage[stage]) << shape;
     }
   }
@@ -193,11 +191,9 @@ TEST(ScheduleExecutorTest, SendsOneByOneGetStuck) {
 class CallRecorder : public StageRunner {
  public:
   void Forward(const Action& action) override { Note({&action, 1}); }
-  void Backward(const Action& action) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    Note({&action, 1});
-  }
+  void Backward(const Action& action) override { Note({&action, 1}); }
   void Exchange(std::span<const Action> transfers) override { Note(transfers); }
+  size_t Mark() override { return num_marks_++; }
   int64_t HeldBytes() const override { return static_cast<int64_t>(calls_.size()); }
   const std::vector<std::string>& calls() const { return calls_; }
 
@@ -206,6 +202,7 @@ class CallRecorder : public StageRunner {
     calls_.push_back(spec::ToString(std::vector<Action>(call.begin(), call.end())));
   }
   std::vector<std::string> calls_;
+  size_t num_marks_ = 0;
 };
 
 TEST(ScheduleExecutorTest, AnExchangeIsOneCall) {
@@ -217,33 +214,24 @@ TEST(ScheduleExecutorTest, AnExchangeIsOneCall) {
 
 TEST(ScheduleExecutorTest, NotesWhatIsHeldBeforeTheFirstAndAfterEachPass) {
   CallRecorder recorder;  // holds a byte for each call so far
-  const spec::RankTimeline timeline =
+  const MarkedTimeline timeline =
       ExecuteSchedule(spec::MakeOneForwardOneBackward(2, 2).actions_by_stage[0], recorder);
   std::vector<int64_t> held;
-  for (const spec::MemorySample& sample : timeline.memory) held.push_back(sample.num_bytes);
+  for (const auto& sample : timeline.memory) held.push_back(sample.num_bytes);
   EXPECT_THAT(held, ElementsAre(0, 1, 3, 5, 7));
 }
 
-TEST(ScheduleExecutorTest, TheTimelineIsMeasuredFromTheOrigin) {
+// Stage 0 of two runs 0F0 0SF0 0F1 [0SF1 0RB0] 0B0 0RB1 0B1: a mark before the first call and one
+// after each.
+TEST(ScheduleExecutorTest, EachCallIsMarkedWhereTheOneBeforeItEnds) {
   CallRecorder recorder;
-  const auto origin = PipelineClock::now() - std::chrono::seconds(100);
-  const std::vector<spec::TimedAction> timeline =
-      ExecuteSchedule(spec::MakeOneForwardOneBackward(2, 2).actions_by_stage[0], recorder, origin)
-          .actions;
-  double previous_s = 100;
-  for (const spec::TimedAction& timed : timeline) {
-    // It shares the exchange, and so the time, of the send before it.
-    const bool is_second_of_exchange =
-        timed.action.kind == ActionKind::kRecvBackward && timed.action.microbatch == 0;
-    if (!is_second_of_exchange) {
-      EXPECT_GE(timed.start_s, previous_s);
-    }
-    EXPECT_GE(timed.end_s, timed.start_s);
-    if (timed.action.kind == ActionKind::kBackward) {
-      EXPECT_GE(timed.end_s - timed.start_s, 0.005);
-    }
-    previous_s = timed.end_s;
-  }
+  const MarkedTimeline timeline =
+      ExecuteSchedule(spec::MakeOneForwardOneBackward(2, 2).actions_by_stage[0], recorder);
+  std::vector<std::pair<size_t, size_t>> marks;
+  for (const auto& marked : timeline.actions) marks.emplace_back(marked.begin, marked.end);
+  using Span = std::pair<size_t, size_t>;
+  EXPECT_THAT(marks, ElementsAre(Span{0, 1}, Span{1, 2}, Span{2, 3}, Span{3, 4}, Span{3, 4},
+                                 Span{4, 5}, Span{5, 6}, Span{6, 7}));
 }
 
 class FailingRunner : public CallRecorder {

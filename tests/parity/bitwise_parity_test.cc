@@ -40,7 +40,7 @@ TrainingOutcome Train(spec::Plan plan) {
     const std::lock_guard lock(mutex);
     for (size_t i = 0; i < store.parameters().size(); ++i) {
       const spec::FlatParameter& flat = store.layout().parameters[i];
-      const float* const begin = store.weights() + flat.offset;
+      const float* const begin = store.weights().As<float>() + flat.offset;
       outcome
           .weights[base::Concat(store.parameters()[i].name, " of tp rank ", trainer.coord().tensor)]
           .assign(begin, begin + flat.num_elements);

@@ -1,0 +1,109 @@
+#include "engine/optimizer/host_state.h"
+
+#include <algorithm>
+
+#include "engine/comm/float16.h"
+
+namespace tessera::engine {
+namespace {
+
+constexpr int64_t kPieceElements = 1 << 20;  // of 16-bit weights on their way through host memory
+
+void Widen(const uint16_t* bits, base::DType dtype, int64_t n, float* values) {
+  const auto widen = dtype == base::DType::kBFloat16 ? BFloat16ToFloat : Float16ToFloat;
+  std::transform(bits, bits + n, values, widen);
+}
+
+void Round(const float* values, base::DType dtype, int64_t n, uint16_t* bits) {
+  const auto round = dtype == base::DType::kBFloat16 ? FloatToBFloat16 : FloatToFloat16;
+  std::transform(values, values + n, bits, round);
+}
+
+size_t FloatBytes(int64_t n) { return static_cast<size_t>(n) * sizeof(float); }
+
+}  // namespace
+
+HostState::HostState(const LayerContext& context, const ParameterStore& store,
+                     const AdamWOptimizer& optimizer)
+    : context_(context),
+      store_(store),
+      optimizer_(optimizer),
+      is_copy_(!context.backend.is_host_memory() ||
+               store.weights().dtype != base::DType::kFloat32) {
+  state_ = {.coord = context.groups.coord,
+            .parameters = store.parameters(),
+            .slices = store.slices(),
+            .layout = store.layout(),
+            .owned = optimizer.owned(),
+            .writes = context.parallel.zero_stage > 0 || context.groups.gradient->rank() == 0};
+  if (!is_copy_) {
+    state_.weights = store.weights().As<float>();
+    state_.m = optimizer.m().As<float>();
+    state_.v = optimizer.v().As<float>();
+    return;
+  }
+  weights_.resize(static_cast<size_t>(store.layout().num_elements));
+  m_.resize(static_cast<size_t>(optimizer.num_owned()));
+  v_.resize(static_cast<size_t>(optimizer.num_owned()));
+  state_.weights = weights_.data();
+  state_.m = m_.data();
+  state_.v = v_.data();
+}
+
+void HostState::Download() {
+  if (!is_copy_) return;
+  DownloadWeights();
+  context_.backend.CopyToHost(m_.data(), optimizer_.m().data, FloatBytes(optimizer_.num_owned()));
+  context_.backend.CopyToHost(v_.data(), optimizer_.v().data, FloatBytes(optimizer_.num_owned()));
+}
+
+void HostState::DownloadWeights() {
+  const kernels::Array weights = store_.weights();
+  const int64_t num_elements = store_.layout().num_elements;
+  if (weights.dtype == base::DType::kFloat32) {
+    context_.backend.CopyToHost(weights_.data(), weights.data, FloatBytes(num_elements));
+    return;
+  }
+  std::vector<uint16_t> piece(static_cast<size_t>(std::min(kPieceElements, num_elements)));
+  for (int64_t begin = 0; begin < num_elements; begin += kPieceElements) {
+    const int64_t n = std::min(kPieceElements, num_elements - begin);
+    context_.backend.CopyToHost(piece.data(), weights.At(begin).data,
+                                static_cast<size_t>(n) * sizeof(uint16_t));
+    Widen(piece.data(), weights.dtype, n, weights_.data() + begin);
+  }
+  for (const OwnedRange& range : optimizer_.owned()) {
+    context_.backend.CopyToHost(weights_.data() + range.offset,
+                                optimizer_.master().At(range.state_offset).data,
+                                FloatBytes(range.num_elements));
+  }
+}
+
+void HostState::Upload() const {
+  if (!is_copy_) return;
+  UploadWeights();
+  if (state_.m == nullptr) return;
+  context_.backend.CopyToDevice(optimizer_.m().data, m_.data(), FloatBytes(optimizer_.num_owned()));
+  context_.backend.CopyToDevice(optimizer_.v().data, v_.data(), FloatBytes(optimizer_.num_owned()));
+}
+
+void HostState::UploadWeights() const {
+  const kernels::Array weights = store_.weights();
+  const int64_t num_elements = store_.layout().num_elements;
+  if (weights.dtype == base::DType::kFloat32) {
+    context_.backend.CopyToDevice(weights.data, weights_.data(), FloatBytes(num_elements));
+    return;
+  }
+  std::vector<uint16_t> piece(static_cast<size_t>(std::min(kPieceElements, num_elements)));
+  for (int64_t begin = 0; begin < num_elements; begin += kPieceElements) {
+    const int64_t n = std::min(kPieceElements, num_elements - begin);
+    Round(weights_.data() + begin, weights.dtype, n, piece.data());
+    context_.backend.CopyToDevice(weights.At(begin).data, piece.data(),
+                                  static_cast<size_t>(n) * sizeof(uint16_t));
+  }
+  for (const OwnedRange& range : optimizer_.owned()) {
+    context_.backend.CopyToDevice(optimizer_.master().At(range.state_offset).data,
+                                  weights_.data() + range.offset, FloatBytes(range.num_elements));
+  }
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,57 @@
+#include "engine/train/step_clock.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::engine {
+namespace {
+
+using spec::ActionKind;
+using spec::PhaseKind;
+
+// A step of 12 seconds, a mark a second: clear, forward with communication from 2 to 3, an exchange
+// of two transfers, backward with communication from 5 to 6 and from 6 to 7, reduce, meet, update,
+// gather.
+StepMarks MadeUpStep() {
+  StepMarks marks;
+  marks.pipeline.actions = {{.action = {.kind = ActionKind::kForward}, .begin = 1, .end = 4},
+                            {.action = {.kind = ActionKind::kSendForward}, .begin = 4, .end = 5},
+                            {.action = {.kind = ActionKind::kRecvBackward}, .begin = 4, .end = 5},
+                            {.action = {.kind = ActionKind::kBackward}, .begin = 5, .end = 8}};
+  marks.pipeline.memory = {{.mark = 1, .num_bytes = 10}, {.mark = 4, .num_bytes = 20}};
+  marks.tensor_comm = {{2, 3}, {5, 6}, {6, 7}};
+  marks.phases = {{PhaseKind::kOther, {0, 1}},
+                  {PhaseKind::kReduceGradients, {8, 9}},
+                  {PhaseKind::kWait, {9, 10}},
+                  {PhaseKind::kOptimizer, {10, 11}},
+                  {PhaseKind::kGatherParameters, {11, 12}}};
+  return marks;
+}
+
+const std::vector<double> kTimesS = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+
+TEST(StepClockTest, EachSecondOfAStepCountsOnce) {
+  const spec::TimeBreakdown time = BreakdownOf(MadeUpStep(), kTimesS, /*blocked_s=*/0.25);
+  EXPECT_DOUBLE_EQ(time.forward_s, 2);
+  EXPECT_DOUBLE_EQ(time.backward_s, 1);
+  EXPECT_DOUBLE_EQ(time.tp_comm_s, 3);
+  EXPECT_DOUBLE_EQ(time.bubble_s, 1.25);  // the exchange, and of the meeting what was blocked
+  EXPECT_DOUBLE_EQ(time.dp_comm_s, 2);
+  EXPECT_DOUBLE_EQ(time.optimizer_s, 1);
+  EXPECT_DOUBLE_EQ(time.other_s, 1.75);
+  EXPECT_DOUBLE_EQ(time.Total(), 12);
+}
+
+TEST(StepClockTest, TheTimelineHoldsTheTimesOfTheMarks) {
+  const spec::RankTimeline timeline = TimelineOf(MadeUpStep(), kTimesS);
+  ASSERT_EQ(timeline.actions.size(), 4U);
+  EXPECT_DOUBLE_EQ(timeline.actions[3].start_s, 5);
+  EXPECT_DOUBLE_EQ(timeline.actions[3].end_s, 8);
+  ASSERT_EQ(timeline.phases.size(), 5U);
+  EXPECT_DOUBLE_EQ(timeline.phases[2].start_s, 9);
+  ASSERT_EQ(timeline.memory.size(), 2U);
+  EXPECT_DOUBLE_EQ(timeline.memory[1].time_s, 4);
+  EXPECT_EQ(timeline.memory[1].num_bytes, 20);
+}
+
+}  // namespace
+}  // namespace tessera::engine
