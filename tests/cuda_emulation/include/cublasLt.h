@@ -6,7 +6,7 @@
 // operands when the stream runs it, while alpha and beta are read at the call.
 //
 // What is refused, with the source of each rule: tests/cuda_emulation/cublaslt/matmul_rules.h. A
-// refusal's reason is printed to stderr and kept for tests (cublaslt/diagnosis.h).
+// refusal's reason: tests/cuda_emulation/cublaslt/diagnosis.h.
 #pragma once
 
 #include <cuda_runtime.h>

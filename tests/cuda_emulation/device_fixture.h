@@ -1,0 +1,129 @@
+// Device memory, streams and rank threads for the tests of the library doubles.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tests/cuda_emulation/number_formats.h"
+#include "tests/cuda_emulation/runtime/stream_queue.h"
+
+namespace tessera::cuda_emulation::testing {
+
+// Memory of the current device.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(int64_t num_bytes) : num_bytes_(num_bytes) {
+    EXPECT_EQ(cudaMalloc(&pointer_, static_cast<size_t>(num_bytes)), cudaSuccess);
+  }
+  template <typename T>
+  explicit DeviceMemory(const std::vector<T>& values)
+      : DeviceMemory(static_cast<int64_t>(values.size() * sizeof(T))) {
+    Write(values);
+  }
+  ~DeviceMemory() { EXPECT_EQ(cudaFree(pointer_), cudaSuccess); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  char* data() const { return static_cast<char*>(pointer_); }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(pointer_);
+  }
+  template <typename T>
+  void Write(const std::vector<T>& values) const {
+    EXPECT_EQ(
+        cudaMemcpy(pointer_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+        cudaSuccess);
+  }
+  template <typename T>
+  std::vector<T> Read() const {
+    std::vector<T> values(static_cast<size_t>(num_bytes_) / sizeof(T));
+    EXPECT_EQ(
+        cudaMemcpy(values.data(), pointer_, values.size() * sizeof(T), cudaMemcpyDeviceToHost),
+        cudaSuccess);
+    return values;
+  }
+
+ private:
+  int64_t num_bytes_;
+  void* pointer_ = nullptr;
+};
+
+class Stream {
+ public:
+  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  operator cudaStream_t() const { return stream_; }  // NOLINT
+  void Synchronize() const { EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// Back to the order and the patience of the start when a test ends.
+class StreamOrderScope {
+ public:
+  explicit StreamOrderScope(StreamOrder order, uint64_t seed = 0) { SetStreamOrder(order, seed); }
+  ~StreamOrderScope() { SetStreamOrder(StreamOrder::kEager); }
+};
+class WaitTimeoutScope {
+ public:
+  explicit WaitTimeoutScope(double timeout_s) { SetWaitTimeout(timeout_s); }
+  ~WaitTimeoutScope() { SetWaitTimeout(60); }
+};
+
+// Runs `body` on a thread a rank; rethrows the exception of the lowest rank that threw.
+inline void RunRanks(int num_ranks, const std::function<void(int)>& body) {
+  std::vector<std::exception_ptr> failures(static_cast<size_t>(num_ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (...) {
+        failures[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+// Numbers between -1 and 1 that `format` holds exactly.
+inline std::vector<float> RandomNumbers(int64_t count, uint32_t seed, NumberFormat format) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) {
+    value = uniform(generator);
+    if (format == NumberFormat::kBFloat16) value = FromBFloat16(ToBFloat16(value));
+    if (format == NumberFormat::kFloat16) value = FromFloat16(ToFloat16(value));
+  }
+  return values;
+}
+
+// Numbers as bytes of their format, and back.
+inline std::vector<char> Encode(const std::vector<float>& values, NumberFormat format) {
+  std::vector<char> bytes(values.size() * static_cast<size_t>(SizeBytes(format)));
+  StoreNumbers(values.data(), format, static_cast<int64_t>(values.size()), bytes.data());
+  return bytes;
+}
+inline std::vector<float> Decode(const std::vector<char>& bytes, NumberFormat format) {
+  std::vector<float> values(bytes.size() / static_cast<size_t>(SizeBytes(format)));
+  LoadNumbers(bytes.data(), format, static_cast<int64_t>(values.size()), values.data());
+  return values;
+}
+
+}  // namespace tessera::cuda_emulation::testing
