@@ -1,5 +1,8 @@
 // Vocabulary-parallel softmax cross-entropy: three passes over the logits, a block to a row. The
 // padding behind the valid columns is never read.
+#include <algorithm>
+
+#include "cost_model/base/math.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/reduce.cuh"
@@ -9,7 +12,7 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 512;
+constexpr int kMaxThreads = 512;  // of a row
 constexpr int kLossThreads = 1024;
 
 // Calls body(column, values) with the elements of row[0, n), by turns of the block's threads: 16
@@ -30,7 +33,7 @@ __device__ __forceinline__ void ForRow(const T* row, int64_t n, const Body& body
     body(thread, single);
   }
 #pragma unroll 2
-  for (int64_t pack = thread; pack < num_packs; pack += kThreads) {
+  for (int64_t pack = thread; pack < num_packs; pack += blockDim.x) {
     float values[kSize];
     Load<kSize>(row + head + pack * kSize, values);
     body(head + pack * kSize, values);
@@ -42,7 +45,7 @@ __device__ __forceinline__ void ForRow(const T* row, int64_t n, const Body& body
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     CrossEntropyMaxKernel(const T* __restrict__ logits, float* __restrict__ max_of_row,
                           int64_t num_columns, int64_t num_valid) {
   const int64_t row = blockIdx.x;
@@ -73,7 +76,7 @@ struct SumExpParams {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) CrossEntropySumExpKernel(const SumExpParams<T> p) {
+__global__ void __launch_bounds__(kMaxThreads) CrossEntropySumExpKernel(const SumExpParams<T> p) {
   const int64_t row = blockIdx.x;
   const T* const logits = p.logits + row * p.num_columns;
   const float max = p.max[row];
@@ -102,7 +105,7 @@ struct GradParams {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) CrossEntropyGradKernel(const GradParams<T> p) {
+__global__ void __launch_bounds__(kMaxThreads) CrossEntropyGradKernel(const GradParams<T> p) {
   const int64_t row = blockIdx.x;
   T* const logits = p.logits + row * p.num_columns;
   const float max = p.max[row];
@@ -117,7 +120,7 @@ __global__ void __launch_bounds__(kThreads) CrossEntropyGradKernel(const GradPar
     }
     Store<kSize>(values, logits + column);
   });
-  for (int64_t column = p.num_valid + threadIdx.x; column < p.num_columns; column += kThreads) {
+  for (int64_t column = p.num_valid + threadIdx.x; column < p.num_columns; column += blockDim.x) {
     logits[column] = FromFloat<T>(0.0F);
   }
   if (threadIdx.x == 0) p.loss[row] = logf(p.sum_exp[row]) - p.target_logit[row];
@@ -132,8 +135,12 @@ __global__ void __launch_bounds__(kLossThreads)
   if (threadIdx.x == 0) *loss_sum += sum;
 }
 
-LaunchShape BlockPerRow(int64_t num_rows) {
-  return {dim3(static_cast<unsigned>(num_rows)), dim3(kThreads)};
+template <typename T>
+LaunchShape BlockPerRow(int64_t num_rows, int64_t num_columns) {
+  const int64_t num_packs = base::CeilDiv(num_columns, int64_t{kVectorSize<T>});
+  const int64_t threads =
+      std::min(base::RoundUp(num_packs, int64_t{kWarpSize}), int64_t{kMaxThreads});
+  return {dim3(static_cast<unsigned>(num_rows)), dim3(static_cast<unsigned>(threads))};
 }
 
 }  // namespace
@@ -141,9 +148,9 @@ LaunchShape BlockPerRow(int64_t num_rows) {
 void CrossEntropyMax(const LaunchContext& context, const CrossEntropyMaxArgs& args) {
   WithFloatType(args.logits.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    Launch("cross-entropy max", CrossEntropyMaxKernel<T>, BlockPerRow(args.num_rows),
-           context.stream, args.logits.As<T>(), args.max.As<float>(), args.num_columns,
-           args.num_valid);
+    Launch("cross-entropy max", CrossEntropyMaxKernel<T>,
+           BlockPerRow<T>(args.num_rows, args.num_columns), context.stream, args.logits.As<T>(),
+           args.max.As<float>(), args.num_columns, args.num_valid);
   });
 }
 
@@ -158,8 +165,8 @@ void CrossEntropySumExp(const LaunchContext& context, const CrossEntropySumExpAr
                                  args.num_columns,
                                  args.num_valid,
                                  args.vocab_begin};
-    Launch("cross-entropy sum", CrossEntropySumExpKernel<T>, BlockPerRow(args.num_rows),
-           context.stream, params);
+    Launch("cross-entropy sum", CrossEntropySumExpKernel<T>,
+           BlockPerRow<T>(args.num_rows, args.num_columns), context.stream, params);
   });
 }
 
@@ -177,8 +184,8 @@ void CrossEntropyGrad(const LaunchContext& context, const CrossEntropyGradArgs& 
                                args.num_valid,
                                args.vocab_begin,
                                args.grad_scale};
-    Launch("cross-entropy gradient", CrossEntropyGradKernel<T>, BlockPerRow(args.num_rows),
-           context.stream, params);
+    Launch("cross-entropy gradient", CrossEntropyGradKernel<T>,
+           BlockPerRow<T>(args.num_rows, args.num_columns), context.stream, params);
   });
   Launch("sum of losses", LossSumKernel, {dim3(1), dim3(kLossThreads)}, context.stream, loss,
          args.num_rows, args.loss_sum);
