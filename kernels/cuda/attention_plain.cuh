@@ -1,0 +1,168 @@
+// Attention's tiles on CUDA cores: kRows x kRows scores, rows of up to kWidth elements, in fp32.
+//
+// Eight lanes (a group) own two rows of the scores, kRows / 2 apart, and the sums that belong to
+// these rows: what a group writes of weights only it reads.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/attention_params.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/shared_memory.cuh"
+
+namespace tessera::kernels::cuda {
+
+inline constexpr int kGroupLanes = 8;
+inline constexpr int kGroupRows = 2;
+
+template <int kWidthValue>
+struct PlainTile {
+  static constexpr int kWidth = kWidthValue;
+  // Wide rows come in smaller tiles, so that four tiles fit into 96 KiB.
+  static constexpr int kRows = kWidth <= 128 ? 32 : 16;
+  static constexpr int kThreads = kRows / kGroupRows * kGroupLanes;
+  static constexpr int kColumns = kRows / kGroupLanes;       // scores of a row that a lane has
+  static constexpr int kQuads = kWidth / (4 * kGroupLanes);  // of sums of a row that a lane has
+  // Four floats more than the width: eight rows read at one column lie in different banks.
+  static constexpr int kStride = kWidth + 4;
+  static constexpr int kFloats = kRows * kStride;
+  static constexpr int kWeightStride = kRows + 1;
+  static constexpr int kWeightFloats = kRows * kWeightStride;
+
+  using Scores = float[kGroupRows][kColumns];
+  using Sums = float[kGroupRows][kQuads][4];
+
+  // The running thread's place: its rows are group and group + kRows / 2.
+  static __device__ __forceinline__ int Group() { return threadIdx.x / kGroupLanes; }
+  static __device__ __forceinline__ int Lane() { return threadIdx.x % kGroupLanes; }
+  static __device__ __forceinline__ int Row(int i) { return Group() + i * (kRows / kGroupRows); }
+  static __device__ __forceinline__ int Column(int j) { return Lane() + j * kGroupLanes; }
+
+  // tile[row] = rows[first + row], zeros behind the last row and the last element. All threads.
+  template <typename T>
+  static __device__ void LoadTile(const HeadRows<const T>& rows, int64_t first, int64_t num_rows,
+                                  int head_dim, float* tile) {
+    const int padded = (head_dim + 4 * kGroupLanes - 1) / (4 * kGroupLanes) * (4 * kGroupLanes);
+    for (int i = 0; i < kGroupRows; ++i) {
+      const int row = Row(i);
+      const T* const from = rows.Row(first + row);
+      const int valid = first + row < num_rows ? head_dim : 0;
+      for (int column = Lane(); column < padded; column += kGroupLanes) {
+        tile[row * kStride + column] = column < valid ? ToFloat(from[column]) : 0.0F;
+      }
+    }
+  }
+
+  // scores[row, column] = sum over d of a[row, d] * b[column, d].
+  static __device__ __forceinline__ void Multiply(const float* a, const float* b, int head_dim,
+                                                  Scores& scores) {
+    for (int i = 0; i < kGroupRows; ++i) {
+      for (int j = 0; j < kColumns; ++j) scores[i][j] = 0;
+    }
+    for (int d = 0; d < head_dim; d += 4) {
+      float4 left[kGroupRows];
+#pragma unroll
+      for (int i = 0; i < kGroupRows; ++i) left[i] = QuadAt(a + Row(i) * kStride + d);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        const float4 right = QuadAt(b + Column(j) * kStride + d);
+#pragma unroll
+        for (int i = 0; i < kGroupRows; ++i) {
+          float sum = scores[i][j];
+          sum = fmaf(left[i].x, right.x, sum);
+          sum = fmaf(left[i].y, right.y, sum);
+          sum = fmaf(left[i].z, right.z, sum);
+          scores[i][j] = fmaf(left[i].w, right.w, sum);
+        }
+      }
+    }
+  }
+
+  // Scores to where AddWeighted reads them; the group's own rows.
+  static __device__ __forceinline__ void StoreWeights(const Scores& scores, float* weights) {
+#pragma unroll
+    for (int i = 0; i < kGroupRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) weights[Row(i) * kWeightStride + Column(j)] = scores[i][j];
+    }
+  }
+
+  // sums[row] += sum over r of weights[row, r] * tile[r].
+  static __device__ __forceinline__ void AddWeighted(const float* weights, const float* tile,
+                                                     int head_dim, Sums& sums) {
+    const int num_quads = (head_dim + 4 * kGroupLanes - 1) / (4 * kGroupLanes);
+    for (int r = 0; r < kRows; ++r) {
+      float weight[kGroupRows];
+#pragma unroll
+      for (int i = 0; i < kGroupRows; ++i) weight[i] = weights[Row(i) * kWeightStride + r];
+#pragma unroll
+      for (int quad = 0; quad < kQuads; ++quad) {
+        if (quad >= num_quads) break;
+        const float4 value = QuadAt(tile + r * kStride + FirstOf(quad));
+#pragma unroll
+        for (int i = 0; i < kGroupRows; ++i) {
+          float(&sum)[4] = sums[i][quad];
+          sum[0] = fmaf(weight[i], value.x, sum[0]);
+          sum[1] = fmaf(weight[i], value.y, sum[1]);
+          sum[2] = fmaf(weight[i], value.z, sum[2]);
+          sum[3] = fmaf(weight[i], value.w, sum[3]);
+        }
+      }
+    }
+  }
+
+  // rows[first + row] = sums[row] * factor[i], i the row's number in its group.
+  template <typename T>
+  static __device__ void StoreSums(const Sums& sums, const float (&factor)[kGroupRows],
+                                   const HeadRows<T>& rows, int64_t first, int64_t num_rows,
+                                   int head_dim) {
+    for (int i = 0; i < kGroupRows; ++i) {
+      const int64_t row = first + Row(i);
+      if (row >= num_rows) continue;
+      T* const to = rows.Row(row);
+#pragma unroll
+      for (int quad = 0; quad < kQuads; ++quad) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int column = FirstOf(quad) + e;
+          if (column < head_dim) to[column] = FromFloat<T>(sums[i][quad][e] * factor[i]);
+        }
+      }
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int FirstOf(int quad) {
+    return (quad * kGroupLanes + Lane()) * 4;
+  }
+  static __device__ __forceinline__ float4 QuadAt(const float* at) {
+    return *reinterpret_cast<const float4*>(at);
+  }
+};
+
+// The reduction over the eight lanes of a group, in all of them.
+template <typename Op>
+__device__ __forceinline__ float GroupReduce(float value, Op op) {
+#pragma unroll
+  for (int distance = kGroupLanes / 2; distance > 0; distance /= 2) {
+    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+
+// Calls body(PlainTile<width>()) with the narrowest tile that takes the head dimension.
+template <typename Body>
+void WithPlainTile(int64_t head_dim, const Body& body) {
+  if (head_dim <= 64) {
+    body(PlainTile<64>());
+  } else if (head_dim <= 128) {
+    body(PlainTile<128>());
+  } else {
+    body(PlainTile<256>());
+  }
+}
+
+}  // namespace tessera::kernels::cuda

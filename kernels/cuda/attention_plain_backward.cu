@@ -1,0 +1,192 @@
+#include "cost_model/base/math.h"
+#include "kernels/cuda/attention_delta.cuh"
+#include "kernels/cuda/attention_paths.h"
+#include "kernels/cuda/attention_plain.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+// Shared memory of a block, in floats.
+template <typename Tile>
+struct Layout {
+  static constexpr int kOwnFirst = 0;                               // q or k
+  static constexpr int kOwnSecond = kOwnFirst + Tile::kFloats;      // dout or v
+  static constexpr int kOtherFirst = kOwnSecond + Tile::kFloats;    // k or q
+  static constexpr int kOtherSecond = kOtherFirst + Tile::kFloats;  // v or dout
+  static constexpr int kScoreGrads = kOtherSecond + Tile::kFloats;
+  static constexpr int kProbabilities = kScoreGrads + Tile::kWeightFloats;
+  static constexpr int kDelta = kProbabilities + Tile::kWeightFloats;  // of the queries
+  static constexpr int kLogSumExp = kDelta + Tile::kRows;
+  static constexpr int kFloats = kLogSumExp + Tile::kRows;
+};
+
+// With P the probabilities and D the row sums of dout * out: dV = P^T dout, dP = dout V^T,
+// dS = P * (dP - D), dQ = scale dS K, dK = scale dS^T Q (Dao et al. 2022, arXiv:2205.14135,
+// appendix B.2). Rows of a block's tiles are its own side, columns the other.
+template <typename T, typename Tile, Side kSide>
+class GradientBlock {
+ public:
+  __device__ __forceinline__ GradientBlock(const BackwardParams<T>& params, int64_t first,
+                                           float* shared)
+      : params_(params), sizes_(params.sizes), first_(first), shared_(shared) {
+    kv_head_ = kSide == Side::kKeys ? blockIdx.y : blockIdx.y / sizes_.group_size;
+    if constexpr (kSide == Side::kKeys) {
+      LoadTile(KeyValueRows(params.k), first, Places::kOwnFirst);
+      LoadTile(KeyValueRows(params.v), first, Places::kOwnSecond);
+    } else {
+      LoadQueries(blockIdx.y, first, Places::kOwnFirst, Places::kOwnSecond);
+    }
+  }
+
+  __device__ __forceinline__ void AddKeys(int64_t first_key) {
+    __syncthreads();  // the last tiles are read
+    LoadTile(KeyValueRows(params_.k), first_key, Places::kOtherFirst);
+    LoadTile(KeyValueRows(params_.v), first_key, Places::kOtherSecond);
+    __syncthreads();
+    AddProducts(blockIdx.y, first_key);
+  }
+
+  __device__ __forceinline__ void AddQueries(int64_t head, int64_t first_query) {
+    __syncthreads();  // the last tiles are read
+    LoadQueries(head, first_query, Places::kOtherFirst, Places::kOtherSecond);
+    __syncthreads();
+    AddProducts(head, first_query);
+  }
+
+  __device__ __forceinline__ void StoreGradients() const {
+    const float scaled[kGroupRows] = {sizes_.scale, sizes_.scale};
+    const float unscaled[kGroupRows] = {1.0F, 1.0F};
+    if constexpr (kSide == Side::kKeys) {
+      StoreSums(first_sums_, scaled, params_.dk);
+      StoreSums(second_sums_, unscaled, params_.dv);
+    } else {
+      StoreSums(first_sums_, scaled, params_.dq);
+    }
+  }
+
+ private:
+  using Places = Layout<Tile>;
+
+  __device__ __forceinline__ HeadRows<const T> KeyValueRows(const T* data) const {
+    return HeadOf(data, params_.qkv_stride, blockIdx.z, kv_head_, sizes_);
+  }
+
+  __device__ __forceinline__ void LoadTile(const HeadRows<const T>& rows, int64_t first,
+                                           int place) {
+    Tile::LoadTile(rows, first, sizes_.sequence, sizes_.head_dim, shared_ + place);
+  }
+
+  __device__ __forceinline__ void LoadQueries(int64_t head, int64_t first, int q_place,
+                                              int dout_place) {
+    const auto dout = HeadOf(params_.dout, params_.out_stride, blockIdx.z, head, sizes_);
+    LoadTile(HeadOf(params_.q, params_.qkv_stride, blockIdx.z, head, sizes_), first, q_place);
+    LoadTile(dout, first, dout_place);
+    LoadDelta<kGroupLanes>(params_, head, first, Tile::kRows, shared_ + Places::kDelta);
+    const int row = static_cast<int>(threadIdx.x);
+    if (params_.log_sum_exp != nullptr && row < Tile::kRows && first + row < sizes_.sequence) {
+      shared_[Places::kLogSumExp + row] =
+          params_.log_sum_exp[sizes_.StatsRow(blockIdx.z, head) + first + row];
+    }
+  }
+
+  __device__ __forceinline__ float Probability(int64_t head, int64_t query, int64_t key,
+                                               int tile_query, float product) const {
+    if (key > query || query >= sizes_.sequence) return 0;
+    if (params_.probabilities != nullptr) {
+      const int64_t row = sizes_.StatsRow(blockIdx.z, head) + query;
+      return ToFloat(params_.probabilities[row * sizes_.sequence + key]);
+    }
+    return expf(product * sizes_.scale - shared_[Places::kLogSumExp + tile_query]);
+  }
+
+  // Tiles of the other side, from its row other_first on, into the sums.
+  __device__ __forceinline__ void AddProducts(int64_t head, int64_t other_first) {
+    typename Tile::Scores p;
+    typename Tile::Scores grads;
+    Tile::Multiply(shared_ + Places::kOwnFirst, shared_ + Places::kOtherFirst, sizes_.head_dim, p);
+    Tile::Multiply(shared_ + Places::kOwnSecond, shared_ + Places::kOtherSecond, sizes_.head_dim,
+                   grads);
+#pragma unroll
+    for (int i = 0; i < kGroupRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::kColumns; ++j) {
+        const int tile_query = kSide == Side::kKeys ? Tile::Column(j) : Tile::Row(i);
+        const int64_t own = first_ + Tile::Row(i);
+        const int64_t other = other_first + Tile::Column(j);
+        p[i][j] = kSide == Side::kKeys ? Probability(head, other, own, tile_query, p[i][j])
+                                       : Probability(head, own, other, tile_query, p[i][j]);
+        grads[i][j] = p[i][j] * (grads[i][j] - shared_[Places::kDelta + tile_query]);
+      }
+    }
+    Tile::StoreWeights(grads, shared_ + Places::kScoreGrads);
+    if constexpr (kSide == Side::kKeys) Tile::StoreWeights(p, shared_ + Places::kProbabilities);
+    __syncwarp();
+    Tile::AddWeighted(shared_ + Places::kScoreGrads, shared_ + Places::kOtherFirst, sizes_.head_dim,
+                      first_sums_);
+    if constexpr (kSide == Side::kKeys) {
+      Tile::AddWeighted(shared_ + Places::kProbabilities, shared_ + Places::kOtherSecond,
+                        sizes_.head_dim, second_sums_);
+    }
+  }
+
+  __device__ __forceinline__ void StoreSums(const typename Tile::Sums& sums,
+                                            const float (&factor)[kGroupRows], T* to) const {
+    Tile::StoreSums(sums, factor, HeadOf(to, params_.dqkv_stride, blockIdx.z, blockIdx.y, sizes_),
+                    first_, sizes_.sequence, sizes_.head_dim);
+  }
+
+  const BackwardParams<T>& params_;
+  const AttentionSizes& sizes_;
+  const int64_t first_;
+  float* const shared_;
+  int64_t kv_head_;
+  typename Tile::Sums first_sums_ = {};   // of score gradients times q or k
+  typename Tile::Sums second_sums_ = {};  // of probabilities times dout
+};
+
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(Tile::kThreads, 1)
+    PlainQueryGradKernel(BackwardParams<T> params) {
+  // Blocks with many keys first.
+  const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tile::kRows;
+  GradientBlock<T, Tile, Side::kQueries> block(params, first, DynamicShared<float>());
+  for (int64_t key = 0; key <= first; key += Tile::kRows) block.AddKeys(key);
+  block.StoreGradients();
+}
+
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(Tile::kThreads, 1) PlainKeyGradKernel(BackwardParams<T> params) {
+  const int64_t first = int64_t{blockIdx.x} * Tile::kRows;
+  GradientBlock<T, Tile, Side::kKeys> block(params, first, DynamicShared<float>());
+  const int64_t first_head = int64_t{blockIdx.y} * params.sizes.group_size;
+  for (int64_t head = first_head; head < first_head + params.sizes.group_size; ++head) {
+    for (int64_t query = first; query < params.sizes.sequence; query += Tile::kRows) {
+      block.AddQueries(head, query);
+    }
+  }
+  block.StoreGradients();
+}
+
+}  // namespace
+
+void PlainAttentionBackward(const LaunchContext& context, const AttentionBackwardArgs& args,
+                            const float* delta) {
+  WithFloatType(args.q.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    WithPlainTile(args.head_dim, [&](auto tile) {
+      using Tile = decltype(tile);
+      const auto params = ParamsOf<T>(args, delta);
+      LaunchShape shape{
+          .grid = dim3(static_cast<unsigned>(base::CeilDiv(args.sequence, Tile::kRows)),
+                       static_cast<unsigned>(args.num_kv_heads), static_cast<unsigned>(args.batch)),
+          .block = dim3(Tile::kThreads),
+          .shared_bytes = Layout<Tile>::kFloats * sizeof(float)};
+      Launch("AttentionBackward", PlainKeyGradKernel<T, Tile>, shape, context.stream, params);
+      shape.grid.y = static_cast<unsigned>(args.num_heads);
+      Launch("AttentionBackward", PlainQueryGradKernel<T, Tile>, shape, context.stream, params);
+    });
+  });
+}
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,160 @@
+#include "cost_model/base/math.h"
+#include "kernels/cuda/attention_paths.h"
+#include "kernels/cuda/attention_plain.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+// One block of queries of one head: what its eight-lane groups know of their rows.
+template <typename T, typename Tile>
+class QueryBlock {
+ public:
+  __device__ __forceinline__ QueryBlock(const ForwardParams<T>& params, int64_t first,
+                                        float* shared)
+      : params_(params),
+        first_(first),
+        k_(HeadOf(params.k, params.qkv_stride, blockIdx.z, blockIdx.y / params.sizes.group_size,
+                  params.sizes)),
+        v_(HeadOf(params.v, params.qkv_stride, blockIdx.z, blockIdx.y / params.sizes.group_size,
+                  params.sizes)),
+        q_tile_(shared),
+        kv_tile_(shared + Tile::kFloats),
+        weights_(shared + 2 * Tile::kFloats) {
+    Tile::LoadTile(HeadOf(params.q, params.qkv_stride, blockIdx.z, blockIdx.y, params.sizes), first,
+                   params.sizes.sequence, params.sizes.head_dim, q_tile_);
+  }
+
+  // Takes the keys from first_key on, a tile of them, into the softmax and its sums.
+  __device__ __forceinline__ void AddKeys(int64_t first_key) {
+    typename Tile::Scores scores;
+    MultiplyKeys(first_key, scores);
+#pragma unroll
+    for (int i = 0; i < kGroupRows; ++i) UpdateRow(i, scores[i]);
+    Tile::StoreWeights(scores, weights_);
+    __syncthreads();  // the keys are read
+    Tile::LoadTile(v_, first_key, params_.sizes.sequence, params_.sizes.head_dim, kv_tile_);
+    __syncthreads();
+    Tile::AddWeighted(weights_, kv_tile_, params_.sizes.head_dim, sums_);
+    __syncthreads();  // the values are read
+  }
+
+  __device__ __forceinline__ void StoreOutput() const {
+    const AttentionSizes& sizes = params_.sizes;
+    float factor[kGroupRows];
+    for (int i = 0; i < kGroupRows; ++i) {
+      factor[i] = 1.0F / total_[i];
+      const int64_t row = first_ + Tile::Row(i);
+      if (params_.log_sum_exp != nullptr && Tile::Lane() == 0 && row < sizes.sequence) {
+        params_.log_sum_exp[sizes.StatsRow(blockIdx.z, blockIdx.y) + row] =
+            max_[i] + logf(total_[i]);
+      }
+    }
+    Tile::StoreSums(sums_, factor,
+                    HeadOf(params_.out, params_.out_stride, blockIdx.z, blockIdx.y, sizes), first_,
+                    sizes.sequence, sizes.head_dim);
+  }
+
+  // Probabilities of the keys from first_key on; they are zero behind the block's last query.
+  __device__ __forceinline__ void StoreProbabilities(int64_t first_key) {
+    typename Tile::Scores scores = {};
+    const int64_t sequence = params_.sizes.sequence;
+    const bool is_seen = first_key < first_ + Tile::kRows;
+    if (is_seen) MultiplyKeys(first_key, scores);
+    for (int i = 0; i < kGroupRows; ++i) {
+      const int64_t row = first_ + Tile::Row(i);
+      if (row >= sequence) continue;
+      T* const to =
+          params_.probabilities + (params_.sizes.StatsRow(blockIdx.z, blockIdx.y) + row) * sequence;
+      for (int j = 0; j < Tile::kColumns; ++j) {
+        const int64_t key = first_key + Tile::Column(j);
+        const float p = is_seen ? expf(scores[i][j] - max_[i]) / total_[i] : 0.0F;
+        if (key < sequence) to[key] = FromFloat<T>(p);
+      }
+    }
+    __syncthreads();  // the keys are read
+  }
+
+ private:
+  // Scaled scores, -infinity where a key lies behind its query.
+  __device__ __forceinline__ void MultiplyKeys(int64_t first_key, typename Tile::Scores& scores) {
+    Tile::LoadTile(k_, first_key, params_.sizes.sequence, params_.sizes.head_dim, kv_tile_);
+    __syncthreads();
+    Tile::Multiply(q_tile_, kv_tile_, params_.sizes.head_dim, scores);
+#pragma unroll
+    for (int i = 0; i < kGroupRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::kColumns; ++j) {
+        const bool hidden = first_key + Tile::Column(j) > first_ + Tile::Row(i);
+        scores[i][j] = hidden ? -INFINITY : scores[i][j] * params_.sizes.scale;
+      }
+    }
+  }
+
+  // Scores become exp(score - max) with the maximum so far, to which older sums are rescaled.
+  // Every query sees key 0, so the maximum is finite from the first tile on.
+  __device__ __forceinline__ void UpdateRow(int i, float (&scores)[Tile::kColumns]) {
+    float max = scores[0];
+#pragma unroll
+    for (int j = 1; j < Tile::kColumns; ++j) max = fmaxf(max, scores[j]);
+    max = fmaxf(max_[i], GroupReduce(max, MaxOp()));
+    const float correction = expf(max_[i] - max);
+    float total = 0;
+#pragma unroll
+    for (int j = 0; j < Tile::kColumns; ++j) {
+      scores[j] = expf(scores[j] - max);
+      total += scores[j];
+    }
+    total_[i] = total_[i] * correction + GroupReduce(total, SumOp());
+    max_[i] = max;
+#pragma unroll
+    for (int quad = 0; quad < Tile::kQuads; ++quad) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums_[i][quad][e] *= correction;
+    }
+  }
+
+  const ForwardParams<T>& params_;
+  const int64_t first_;
+  const HeadRows<const T> k_, v_;
+  float* const q_tile_;
+  float* const kv_tile_;
+  float* const weights_;
+  typename Tile::Sums sums_ = {};
+  float max_[kGroupRows] = {-INFINITY, -INFINITY};
+  float total_[kGroupRows] = {};
+};
+
+// Online softmax over tiles of keys: Dao 2023, arXiv:2307.08691, algorithm 1.
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(Tile::kThreads, 1) PlainForwardKernel(ForwardParams<T> params) {
+  // Blocks with many keys first.
+  const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tile::kRows;
+  QueryBlock<T, Tile> block(params, first, DynamicShared<float>());
+  for (int64_t key = 0; key <= first; key += Tile::kRows) block.AddKeys(key);
+  block.StoreOutput();
+  if (params.probabilities == nullptr) return;
+  for (int64_t key = 0; key < params.sizes.sequence; key += Tile::kRows) {
+    block.StoreProbabilities(key);
+  }
+}
+
+}  // namespace
+
+void PlainAttentionForward(const LaunchContext& context, const AttentionForwardArgs& args) {
+  WithFloatType(args.q.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    WithPlainTile(args.head_dim, [&](auto tile) {
+      using Tile = decltype(tile);
+      const LaunchShape shape{
+          .grid = dim3(static_cast<unsigned>(base::CeilDiv(args.sequence, Tile::kRows)),
+                       static_cast<unsigned>(args.num_heads), static_cast<unsigned>(args.batch)),
+          .block = dim3(Tile::kThreads),
+          .shared_bytes = (2 * Tile::kFloats + Tile::kWeightFloats) * sizeof(float)};
+      Launch("AttentionForward", PlainForwardKernel<T, Tile>, shape, context.stream,
+             ParamsOf<T>(args));
+    });
+  });
+}
+
+}  // namespace tessera::kernels::cuda

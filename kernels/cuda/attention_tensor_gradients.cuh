@@ -1,0 +1,238 @@
+// The backward pass of attention on tensor cores, of one warp: probabilities and score gradients
+// of its rows with a tile of the other side, and the sums that become gradients.
+#pragma once
+
+#include "kernels/cuda/attention_tensor.cuh"
+
+namespace tessera::kernels::cuda {
+
+// Tiles of a block: its own side's rows stay, tiles of the other side pass by. A warp owns 32 rows,
+// so that a fragment of the other side enters two products, or 16 where rows are wide.
+template <typename TValue, int kWidthValue, Side kSideValue>
+struct GradientTiles {
+  using T = TValue;
+  static constexpr Side kSide = kSideValue;
+  static constexpr int kWidth = kWidthValue;
+  static constexpr int kStride = kTileStride<kWidth>;
+  static constexpr int kRowTiles = kWidth <= 64 ? 2 : 1;
+  static constexpr int kWarpRows = kRowTiles * kFragment;
+  static constexpr int kRows = kTensorWarps * kWarpRows;
+  static constexpr int kOtherRows = 32;
+  static constexpr int kOtherTiles = kOtherRows / kFragment;
+  static constexpr int kWidthTiles = kWidth / kFragment;
+  static constexpr int kWeightStride = kTileStride<kOtherRows>;
+  static constexpr int kQueries = kSide == Side::kQueries ? kRows : kOtherRows;
+  // On a multiprocessor, for the registers of a thread: gradients of keys are two sums, and fp16
+  // fragments take twice the registers of bf16's.
+  static constexpr int kBlocksAtOnce =
+      kSide == Side::kKeys || LeftFragment<T>::num_elements > 8 ? 2 : 3;
+
+  // Shared memory, in bytes.
+  static constexpr int kOwnBytes = kRows * kStride * static_cast<int>(sizeof(T));
+  static constexpr int kOtherBytes = kOtherRows * kStride * static_cast<int>(sizeof(T));
+  static constexpr int kWeightBytes = kRows * kWeightStride * static_cast<int>(sizeof(T));
+  static constexpr int kOwnFirst = 0;                             // q or k
+  static constexpr int kOwnSecond = kOwnFirst + kOwnBytes;        // dout or v
+  static constexpr int kOtherFirst = kOwnSecond + kOwnBytes;      // k or q
+  static constexpr int kOtherSecond = kOtherFirst + kOtherBytes;  // v or dout
+  static constexpr int kScoreGrads = kOtherSecond + kOtherBytes;
+  static constexpr int kProbabilities = kScoreGrads + kWeightBytes;  // of keys only
+  static constexpr int kStatistics = kProbabilities + (kSide == Side::kKeys ? kWeightBytes : 0);
+  static constexpr int kMap = kStatistics + 2 * kQueries * static_cast<int>(sizeof(float));
+  static constexpr int kBytes = kMap + FragmentMap::kSharedBytes;
+};
+
+// The rows of one warp.
+template <typename Tiles>
+class WarpGradients {
+ public:
+  using T = typename Tiles::T;
+  static constexpr bool kIsKeys = Tiles::kSide == Side::kKeys;
+
+  // first: the block's first row.
+  __device__ __forceinline__ WarpGradients(char* shared, float scale, int64_t first)
+      : shared_(shared),
+        warp_row_(static_cast<int>(threadIdx.x) / kWarpSize * Tiles::kWarpRows),
+        first_(first + warp_row_),
+        scale_(scale),
+        map_(shared + Tiles::kMap, reinterpret_cast<float*>(Weights(Tiles::kScoreGrads))) {
+#pragma unroll
+    for (int r = 0; r < Tiles::kRowTiles; ++r) {
+#pragma unroll
+      for (int w = 0; w < Tiles::kWidthTiles; ++w) {
+        wmma::fill_fragment(first_sums_[r][w], 0.0F);
+        if constexpr (kIsKeys) wmma::fill_fragment(second_sums_[r][w], 0.0F);
+      }
+    }
+  }
+
+  // Whether any key of the own rows and the other side's tile is seen by any of the queries.
+  __device__ __forceinline__ bool Meets(int64_t other_first) const {
+    return kIsKeys ? other_first + Tiles::kOtherRows > first_
+                   : other_first < first_ + Tiles::kWarpRows;
+  }
+
+  // Probabilities and score gradients with the tile of the other side, from its row other_first on.
+  __device__ __forceinline__ void MakeWeights(int64_t other_first) {
+    const bool is_cut = IsCut(other_first);
+    // Unrolled, all fragments of the own rows would stay in registers, which do not suffice.
+#pragma unroll 1
+    for (int n = 0; n < Tiles::kOtherTiles; ++n) {
+      Accumulator scores[Tiles::kRowTiles];
+      Accumulator grads[Tiles::kRowTiles];
+      MultiplyRows(n, scores, grads);
+#pragma unroll
+      for (int r = 0; r < Tiles::kRowTiles; ++r) {
+        MakeTileWeights(r, n, is_cut, other_first, scores[r], grads[r]);
+      }
+    }
+    __syncwarp();
+  }
+
+  // Score gradients times the other side's first rows, probabilities times its second, to the sums.
+  __device__ __forceinline__ void AddWeighted() {
+#pragma unroll 1
+    for (int n = 0; n < Tiles::kOtherTiles; ++n) {
+      AddWeightedRows(n, Weights(Tiles::kScoreGrads), OtherRows(Tiles::kOtherFirst), first_sums_);
+      if constexpr (kIsKeys) {
+        AddWeightedRows(n, Weights(Tiles::kProbabilities), OtherRows(Tiles::kOtherSecond),
+                        second_sums_);
+      }
+    }
+  }
+
+  // Sums, in the place of the own rows, and from there to the gradients.
+  __device__ __forceinline__ void Finish(const HeadRows<T>& first_grad,
+                                         const HeadRows<T>& second_grad, int64_t sequence,
+                                         int head_dim) {
+    StoreSums(first_sums_, scale_, OwnRows(Tiles::kOwnFirst));
+    if constexpr (kIsKeys) StoreSums(second_sums_, 1.0F, OwnRows(Tiles::kOwnSecond));
+    __syncwarp();
+    StoreRows<Tiles::kWarpRows, Tiles::kWidth>(OwnRows(Tiles::kOwnFirst), first_grad, first_,
+                                               sequence, head_dim);
+    if constexpr (kIsKeys) {
+      StoreRows<Tiles::kWarpRows, Tiles::kWidth>(OwnRows(Tiles::kOwnSecond), second_grad, first_,
+                                                 sequence, head_dim);
+    }
+  }
+
+ private:
+  using Sums = Accumulator[Tiles::kRowTiles][Tiles::kWidthTiles];
+
+  // Whether any key lies behind any query.
+  __device__ __forceinline__ bool IsCut(int64_t other_first) const {
+    return kIsKeys ? first_ + Tiles::kWarpRows - 1 > other_first
+                   : other_first + Tiles::kOtherRows - 1 > first_;
+  }
+
+  __device__ __forceinline__ T* OwnRows(int place) const {
+    return reinterpret_cast<T*>(shared_ + place) + warp_row_ * Tiles::kStride;
+  }
+  __device__ __forceinline__ const T* OtherRows(int place) const {
+    return reinterpret_cast<const T*>(shared_ + place);
+  }
+  __device__ __forceinline__ T* Weights(int place) const {
+    return reinterpret_cast<T*>(shared_ + place) + warp_row_ * Tiles::kWeightStride;
+  }
+
+  // Own rows times 16 rows of the other side: q k^T and dout v^T, or their transposes.
+  __device__ __forceinline__ void MultiplyRows(int n, Accumulator (&scores)[Tiles::kRowTiles],
+                                               Accumulator (&grads)[Tiles::kRowTiles]) const {
+    const T* const other_first = OtherRows(Tiles::kOtherFirst) + n * kFragment * Tiles::kStride;
+    const T* const other_second = OtherRows(Tiles::kOtherSecond) + n * kFragment * Tiles::kStride;
+#pragma unroll
+    for (int r = 0; r < Tiles::kRowTiles; ++r) {
+      wmma::fill_fragment(scores[r], 0.0F);
+      wmma::fill_fragment(grads[r], 0.0F);
+    }
+#pragma unroll
+    for (int w = 0; w < Tiles::kWidthTiles; ++w) {
+      AddProduct(OwnRows(Tiles::kOwnFirst) + w * kFragment, other_first + w * kFragment, scores);
+      AddProduct(OwnRows(Tiles::kOwnSecond) + w * kFragment, other_second + w * kFragment, grads);
+    }
+  }
+
+  static __device__ __forceinline__ void AddProduct(const T* own, const T* other,
+                                                    Accumulator (&sums)[Tiles::kRowTiles]) {
+    TransposedFragment<T> right;
+    wmma::load_matrix_sync(right, other, Tiles::kStride);
+#pragma unroll
+    for (int r = 0; r < Tiles::kRowTiles; ++r) {
+      LeftFragment<T> left;
+      wmma::load_matrix_sync(left, own + r * kFragment * Tiles::kStride, Tiles::kStride);
+      wmma::mma_sync(sums[r], left, right, sums[r]);
+    }
+  }
+
+  // From products of one tile to probabilities P and score gradients P * (dP - delta), in T.
+  __device__ __forceinline__ void MakeTileWeights(int r, int n, bool is_cut, int64_t other_first,
+                                                  const Accumulator& scores,
+                                                  const Accumulator& grads) const {
+    const auto* const log_sum_exp = reinterpret_cast<const float*>(shared_ + Tiles::kStatistics);
+    const float* const delta = log_sum_exp + Tiles::kQueries;
+    // Row minus column at which key and query are the same token.
+    const auto diagonal = static_cast<int>(other_first + n * kFragment - (first_ + r * kFragment));
+    T* const score_grads = Weights(Tiles::kScoreGrads) + At(r, n);
+    T* const probabilities = Weights(Tiles::kProbabilities) + At(r, n);
+    const FragmentPositions positions = map_.Positions();
+#pragma unroll
+    for (int e = 0; e < FragmentPositions::kCount; ++e) {
+      const int row = positions.Row(e);
+      const int column = positions.Column(e);
+      const int query = kIsKeys ? n * kFragment + column : warp_row_ + r * kFragment + row;
+      const bool is_hidden = kIsKeys ? row - column > diagonal : row - column < diagonal;
+      float p = exp2f(scores.x[e] * (scale_ * kLog2E) - log_sum_exp[query]);
+      if (is_cut && is_hidden) p = 0;
+      const int at = row * Tiles::kWeightStride + column;
+      score_grads[at] = FromFloat<T>(p * (grads.x[e] - delta[query]));
+      if constexpr (kIsKeys) probabilities[at] = FromFloat<T>(p);
+    }
+  }
+
+  static __device__ __forceinline__ int At(int row_tile, int column_tile) {
+    return row_tile * kFragment * Tiles::kWeightStride + column_tile * kFragment;
+  }
+
+  static __device__ __forceinline__ void AddWeightedRows(int n, const T* weights, const T* other,
+                                                         Sums& sums) {
+    LeftFragment<T> left[Tiles::kRowTiles];
+#pragma unroll
+    for (int r = 0; r < Tiles::kRowTiles; ++r) {
+      wmma::load_matrix_sync(left[r], weights + At(r, n), Tiles::kWeightStride);
+    }
+#pragma unroll
+    for (int w = 0; w < Tiles::kWidthTiles; ++w) {
+      RightFragment<T> right;
+      wmma::load_matrix_sync(right, other + n * kFragment * Tiles::kStride + w * kFragment,
+                             Tiles::kStride);
+#pragma unroll
+      for (int r = 0; r < Tiles::kRowTiles; ++r) {
+        wmma::mma_sync(sums[r][w], left[r], right, sums[r][w]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void StoreSums(Sums& sums, float factor, T* rows) const {
+    const FragmentPositions positions = map_.Positions();
+#pragma unroll
+    for (int r = 0; r < Tiles::kRowTiles; ++r) {
+#pragma unroll
+      for (int w = 0; w < Tiles::kWidthTiles; ++w) {
+#pragma unroll
+        for (int e = 0; e < FragmentPositions::kCount; ++e) sums[r][w].x[e] *= factor;
+        positions.Store(sums[r][w], rows + r * kFragment * Tiles::kStride + w * kFragment,
+                        Tiles::kStride);
+      }
+    }
+  }
+
+  char* const shared_;
+  const int warp_row_;  // of the block
+  const int64_t first_;
+  const float scale_;
+  const FragmentMap map_;
+  Sums first_sums_;   // dq, or dk
+  Sums second_sums_;  // dv; of keys only
+};
+
+}  // namespace tessera::kernels::cuda
