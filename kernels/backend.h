@@ -113,7 +113,7 @@ class Backend {
   std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 
-// The CPU backend: fp32, `num_threads` threads (the caller's among them) for one rank.
+// The CPU backend: `num_threads` threads (the caller's among them) for one rank.
 std::unique_ptr<Backend> MakeCpuBackend(int num_threads);
 
 }  // namespace tessera::kernels

@@ -3,7 +3,7 @@
 // everything else overwrites.
 //
 // Types: activations, their gradients and parameters (weights, biases, gamma, beta, tables) have
-// one type, the compute type: fp32, or bf16 or fp16 on a GPU. Gradients of parameters, statistics
+// one type, the compute type: fp32, bf16 or fp16. Gradients of parameters, statistics
 // (mean, rstd, log-sum-exp, max, sums, losses) and optimizer state are fp32. Probabilities that
 // unfused attention keeps have the compute type. All sums are formed in fp32 at least.
 #pragma once

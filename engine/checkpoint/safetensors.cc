@@ -5,7 +5,7 @@
 #include <set>
 
 #include "cost_model/base/error.h"
-#include "engine/comm/float16.h"
+#include "cost_model/base/float16.h"
 
 namespace tessera::engine {
 namespace {
@@ -102,10 +102,10 @@ void ReadFloats(const TensorView& view, int64_t first, int64_t count, float* out
       if (count > 0) std::memcpy(output, bytes, static_cast<size_t>(count) * sizeof(float));
       return;
     case SafetensorsType::kF16:
-      ConvertHalves<Float16ToFloat>(bytes, count, output);
+      ConvertHalves<base::Float16ToFloat>(bytes, count, output);
       return;
     case SafetensorsType::kBF16:
-      ConvertHalves<BFloat16ToFloat>(bytes, count, output);
+      ConvertHalves<base::BFloat16ToFloat>(bytes, count, output);
       return;
     default:
       TESSERA_CHECK(false, view.tensor->name, " of type ", ToString(type));

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "cost_model/base/check.h"
-#include "engine/comm/float16.h"
+#include "cost_model/base/float16.h"
 
 namespace tessera::engine {
 namespace {
@@ -30,14 +30,14 @@ struct Plain {
 struct BFloat16 {
   using Stored = uint16_t;
   using Accumulator = float;
-  static float Load(uint16_t bits) { return BFloat16ToFloat(bits); }
-  static uint16_t Store(float value) { return FloatToBFloat16(value); }
+  static float Load(uint16_t bits) { return base::BFloat16ToFloat(bits); }
+  static uint16_t Store(float value) { return base::FloatToBFloat16(value); }
 };
 struct Float16 {
   using Stored = uint16_t;
   using Accumulator = float;
-  static float Load(uint16_t bits) { return Float16ToFloat(bits); }
-  static uint16_t Store(float value) { return FloatToFloat16(value); }
+  static float Load(uint16_t bits) { return base::Float16ToFloat(bits); }
+  static uint16_t Store(float value) { return base::FloatToFloat16(value); }
 };
 
 template <typename T>

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/comm/float16.h"
+#include "cost_model/base/float16.h"
 
 namespace tessera::engine {
 namespace {
@@ -10,12 +10,12 @@ namespace {
 constexpr int64_t kPieceElements = 1 << 20;  // of 16-bit weights on their way through host memory
 
 void Widen(const uint16_t* bits, base::DType dtype, int64_t n, float* values) {
-  const auto widen = dtype == base::DType::kBFloat16 ? BFloat16ToFloat : Float16ToFloat;
+  const auto widen = dtype == base::DType::kBFloat16 ? base::BFloat16ToFloat : base::Float16ToFloat;
   std::transform(bits, bits + n, values, widen);
 }
 
 void Round(const float* values, base::DType dtype, int64_t n, uint16_t* bits) {
-  const auto round = dtype == base::DType::kBFloat16 ? FloatToBFloat16 : FloatToFloat16;
+  const auto round = dtype == base::DType::kBFloat16 ? base::FloatToBFloat16 : base::FloatToFloat16;
   std::transform(values, values + n, bits, round);
 }
 

@@ -14,34 +14,39 @@ int64_t KeysPerProduct(int64_t head_dim) {
   return std::max(kUnit, kUnpackedWork / (kQueryBlock * head_dim) / kUnit * kUnit);
 }
 
-// piece(first, count) over the keys of a block.
-template <typename Piece>
-void ForKeyPieces(int64_t num_keys, int64_t head_dim, const Piece& piece) {
+// multiply(first, count) over pieces of the keys of a block.
+template <typename Multiply>
+void ForKeyPieces(int64_t num_keys, int64_t head_dim, const Multiply& multiply) {
   const int64_t most = KeysPerProduct(head_dim);
   for (int64_t first = 0; first < num_keys; first += most) {
-    piece(first, std::min(most, num_keys - first));
+    multiply(first, std::min(most, num_keys - first));
   }
+}
+
+Rows ReadKeys(const HeadRows& keys, int64_t first, int64_t count, RowReader& reader) {
+  return reader.Read(keys.data.At(first * keys.stride), keys.stride, count, keys.head_dim);
 }
 
 }  // namespace
 
-void TransposeBlock(const float* x, int64_t stride, int64_t num_rows, int64_t num_cols, float* xt) {
+void TransposeBlock(const Rows& x, int64_t num_rows, int64_t num_cols, float* xt) {
   for (int64_t col = 0; col < num_cols; ++col) {
     float* const destination = xt + col * kQueryBlock;
-    for (int64_t row = 0; row < num_rows; ++row) destination[row] = x[row * stride + col];
+    for (int64_t row = 0; row < num_rows; ++row) destination[row] = x.data[row * x.stride + col];
     std::fill(destination + num_rows, destination + kQueryBlock, 0.0F);
   }
 }
 
 void MultiplyKeys(const HeadRows& keys, int64_t num_keys, const float* block_t, float factor,
-                  float* result) {
+                  float* result, RowReader& reader) {
   ForKeyPieces(num_keys, keys.head_dim, [&](int64_t first, int64_t count) {
+    const Rows piece = ReadKeys(keys, first, count, reader);
     Gemm({.m = count,
           .n = kQueryBlock,
           .k = keys.head_dim,
           .alpha = factor,
-          .a = keys.From(first).data,
-          .lda = keys.stride,
+          .a = piece.data,
+          .lda = piece.stride,
           .b = block_t,
           .ldb = kQueryBlock,
           .c = result + first * kQueryBlock,
@@ -50,8 +55,9 @@ void MultiplyKeys(const HeadRows& keys, int64_t num_keys, const float* block_t, 
 }
 
 void SumOverKeys(const float* weights, const QueryBlock& block, const HeadRows& values,
-                 float factor, const MutableHeadRows& sums) {
+                 float factor, const MutableRows& sums, RowReader& reader) {
   ForKeyPieces(block.num_keys, values.head_dim, [&](int64_t first, int64_t count) {
+    const Rows piece = ReadKeys(values, first, count, reader);
     Gemm({.transpose_a = Transpose::kYes,
           .m = block.num_rows,
           .n = values.head_dim,
@@ -59,19 +65,19 @@ void SumOverKeys(const float* weights, const QueryBlock& block, const HeadRows& 
           .alpha = factor,
           .a = weights + first * kQueryBlock,
           .lda = kQueryBlock,
-          .b = values.From(first).data,
-          .ldb = values.stride,
+          .b = piece.data,
+          .ldb = piece.stride,
           .beta = first == 0 ? 0.0F : 1.0F,
           .c = sums.data,
           .ldc = sums.stride});
   });
 }
 
-void SumOverQueries(const float* weights, const QueryBlock& block, const HeadRows& rows,
-                    float factor, float beta, const MutableHeadRows& sums) {
-  ForKeyPieces(block.num_keys, rows.head_dim, [&](int64_t first, int64_t count) {
+void SumOverQueries(const float* weights, const QueryBlock& block, const Rows& rows,
+                    int64_t head_dim, float factor, float beta, const MutableRows& sums) {
+  ForKeyPieces(block.num_keys, head_dim, [&](int64_t first, int64_t count) {
     Gemm({.m = count,
-          .n = rows.head_dim,
+          .n = head_dim,
           .k = block.num_rows,
           .alpha = factor,
           .a = weights + first * kQueryBlock,

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cpu/rows.h"
+
 namespace tessera::kernels {
 
 // Queries are taken in blocks of this many rows, each with the keys up to its own last row: smaller
@@ -26,35 +28,29 @@ inline QueryBlock QueryBlockAt(int64_t index, int64_t sequence) {
   return {begin, end - begin, end};
 }
 
-// Rows of one head in an array of all heads.
+// Keys or values of one head in an array of all heads, of any type: read a piece at a time.
 struct HeadRows {
-  const float* data = nullptr;
+  ConstArray data;
   int64_t stride = 0;
   int64_t head_dim = 0;
-
-  HeadRows From(int64_t row) const { return {data + row * stride, stride, head_dim}; }
-};
-struct MutableHeadRows {
-  float* data = nullptr;
-  int64_t stride = 0;
 };
 
 // x[num_rows, num_cols] transposed into xt[num_cols, kQueryBlock], with zeros from num_rows on.
-void TransposeBlock(const float* x, int64_t stride, int64_t num_rows, int64_t num_cols, float* xt);
+void TransposeBlock(const Rows& x, int64_t num_rows, int64_t num_cols, float* xt);
 
 // result[num_keys, kQueryBlock] = factor * keys[num_keys, head_dim] block_t[head_dim, kQueryBlock].
 void MultiplyKeys(const HeadRows& keys, int64_t num_keys, const float* block_t, float factor,
-                  float* result);
+                  float* result, RowReader& reader);
 
 // sums[num_rows, head_dim] = factor * weights[num_keys, kQueryBlock]^T values[num_keys, head_dim],
 // for the rows of the block.
 void SumOverKeys(const float* weights, const QueryBlock& block, const HeadRows& values,
-                 float factor, const MutableHeadRows& sums);
+                 float factor, const MutableRows& sums, RowReader& reader);
 
 // sums[num_keys, head_dim] = factor * weights[num_keys, kQueryBlock] rows[num_rows, head_dim], or
 // += with beta 1 in place of 0.
-void SumOverQueries(const float* weights, const QueryBlock& block, const HeadRows& rows,
-                    float factor, float beta, const MutableHeadRows& sums);
+void SumOverQueries(const float* weights, const QueryBlock& block, const Rows& rows,
+                    int64_t head_dim, float factor, float beta, const MutableRows& sums);
 
 // Puts `value` wherever a key lies behind its query.
 void FillHidden(const QueryBlock& block, float value, float* scores);

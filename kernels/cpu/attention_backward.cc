@@ -21,7 +21,7 @@ float Dot(const float* x, const float* y, int64_t n) {
 
 // Where the gradients of one head's keys and values are summed, [sequence, head_dim] each.
 struct KeyValueGrad {
-  MutableHeadRows dk, dv;
+  MutableRows dk, dv;
 };
 
 // One query head of one sequence. With P the probabilities and D the row sums of dout * out:
@@ -29,18 +29,18 @@ struct KeyValueGrad {
 // (Dao et al. 2022, arXiv:2205.14135, appendix B.2). P, dP and dS are kept transposed.
 class BackwardHead {
  public:
-  BackwardHead(const AttentionBackwardArgs& args, int64_t batch, int64_t head)
-      : args_(args), first_row_(batch * args.sequence), head_(head) {
+  BackwardHead(const AttentionBackwardArgs& args, int64_t batch, int64_t head, ThreadMemory& memory)
+      : args_(args), memory_(memory), first_row_(batch * args.sequence), head_(head) {
     const int64_t kv_column = head / (args.num_heads / args.num_kv_heads) * args.head_dim;
     const int64_t kv_offset = first_row_ * args.qkv_stride + kv_column;
-    k_ = {args.k.As<float>() + kv_offset, args.qkv_stride, args.head_dim};
-    v_ = {args.v.As<float>() + kv_offset, args.qkv_stride, args.head_dim};
+    k_ = {args.k.At(kv_offset), args.qkv_stride, args.head_dim};
+    v_ = {args.v.At(kv_offset), args.qkv_stride, args.head_dim};
     stats_row_ = (batch * args.num_heads + head) * args.sequence;
   }
 
   // Overwrites dq of this head, and `grad`.
-  void Run(Scratch& scratch, const KeyValueGrad& grad) const {
-    float* const block_t = scratch.Get((args_.head_dim + 2 * args_.sequence) * kQueryBlock);
+  void Run(const KeyValueGrad& grad) const {
+    float* const block_t = memory_.scratch.Get((args_.head_dim + 2 * args_.sequence) * kQueryBlock);
     float* const probabilities = block_t + args_.head_dim * kQueryBlock;
     float* const score_grads = probabilities + args_.sequence * kQueryBlock;
     const int64_t num_blocks = base::CeilDiv(args_.sequence, kQueryBlock);
@@ -48,39 +48,38 @@ class BackwardHead {
     for (int64_t index = num_blocks - 1; index >= 0; --index) {
       const QueryBlock block = QueryBlockAt(index, args_.sequence);
       const float beta = index == num_blocks - 1 ? 0.0F : 1.0F;
-      const HeadRows q = RowsOf(args_.q, args_.qkv_stride, block.begin);
-      const HeadRows dout = RowsOf(args_.dout, args_.out_stride, block.begin);
-      const int64_t dq_offset =
-          (first_row_ + block.begin) * args_.dqkv_stride + head_ * args_.head_dim;
+      const Rows q = RowsOf(args_.q, args_.qkv_stride, block, memory_.a);
+      const Rows dout = RowsOf(args_.dout, args_.out_stride, block, memory_.b);
       MakeProbabilities(block, q, block_t, probabilities);
-      SumOverQueries(probabilities, block, dout, 1.0F, beta, grad.dv);
+      SumOverQueries(probabilities, block, dout, args_.head_dim, 1.0F, beta, grad.dv);
       MakeScoreGrads(block, dout, block_t, probabilities, score_grads);
-      SumOverKeys(score_grads, block, k_, args_.scale,
-                  {args_.dq.As<float>() + dq_offset, args_.dqkv_stride});
-      SumOverQueries(score_grads, block, q, args_.scale, beta, grad.dk);
+      MakeQueryGrads(block, score_grads);
+      SumOverQueries(score_grads, block, q, args_.head_dim, args_.scale, beta, grad.dk);
     }
   }
 
  private:
-  HeadRows RowsOf(const ConstArray& x, int64_t stride, int64_t row) const {
-    return {x.As<float>() + (first_row_ + row) * stride + head_ * args_.head_dim, stride,
-            args_.head_dim};
+  Rows RowsOf(const ConstArray& x, int64_t stride, const QueryBlock& block,
+              RowReader& reader) const {
+    return reader.Read(x.At((first_row_ + block.begin) * stride + head_ * args_.head_dim), stride,
+                       block.num_rows, args_.head_dim);
   }
 
   // Kept by the forward pass, or made again from the log-sum-exp; zero for padding queries.
-  void MakeProbabilities(const QueryBlock& block, const HeadRows& q, float* block_t,
+  void MakeProbabilities(const QueryBlock& block, const Rows& q, float* block_t,
                          float* probabilities) const {
     const int64_t stats_row = stats_row_ + block.begin;
     if (args_.stats_kind == AttentionStats::kProbabilities) {
-      TransposeBlock(args_.stats.As<float>() + stats_row * args_.sequence, args_.sequence,
-                     block.num_rows, block.num_keys, probabilities);
+      const Rows kept = memory_.c.Read(args_.stats.At(stats_row * args_.sequence), args_.sequence,
+                                       block.num_rows, block.num_keys);
+      TransposeBlock(kept, block.num_rows, block.num_keys, probabilities);
       return;
     }
     QueryFloats log_sum_exp;
     log_sum_exp.fill(std::numeric_limits<float>::infinity());
     std::copy_n(args_.stats.As<float>() + stats_row, block.num_rows, log_sum_exp.begin());
-    TransposeBlock(q.data, q.stride, block.num_rows, args_.head_dim, block_t);
-    MultiplyKeys(k_, block.num_keys, block_t, args_.scale, probabilities);
+    TransposeBlock(q, block.num_rows, args_.head_dim, block_t);
+    MultiplyKeys(k_, block.num_keys, block_t, args_.scale, probabilities, memory_.d);
     for (int64_t key = 0; key < block.num_keys; ++key) {
       float* const row = probabilities + key * kQueryBlock;
 #pragma omp simd
@@ -90,15 +89,15 @@ class BackwardHead {
   }
 
   // score_grads = P * (dP - D).
-  void MakeScoreGrads(const QueryBlock& block, const HeadRows& dout, float* block_t,
+  void MakeScoreGrads(const QueryBlock& block, const Rows& dout, float* block_t,
                       const float* probabilities, float* score_grads) const {
-    const HeadRows out = RowsOf(args_.out, args_.out_stride, block.begin);
+    const Rows out = RowsOf(args_.out, args_.out_stride, block, memory_.c);
     QueryFloats row_sums = {};
     for (int64_t i = 0; i < block.num_rows; ++i) {
-      row_sums[i] = Dot(dout.From(i).data, out.From(i).data, args_.head_dim);
+      row_sums[i] = Dot(dout.data + i * dout.stride, out.data + i * out.stride, args_.head_dim);
     }
-    TransposeBlock(dout.data, dout.stride, block.num_rows, args_.head_dim, block_t);
-    MultiplyKeys(v_, block.num_keys, block_t, 1.0F, score_grads);
+    TransposeBlock(dout, block.num_rows, args_.head_dim, block_t);
+    MultiplyKeys(v_, block.num_keys, block_t, 1.0F, score_grads, memory_.d);
     for (int64_t key = 0; key < block.num_keys; ++key) {
       const float* const p = probabilities + key * kQueryBlock;
       float* const row = score_grads + key * kQueryBlock;
@@ -107,36 +106,37 @@ class BackwardHead {
     }
   }
 
+  void MakeQueryGrads(const QueryBlock& block, const float* score_grads) const {
+    const int64_t offset = (first_row_ + block.begin) * args_.dqkv_stride + head_ * args_.head_dim;
+    const MutableRows dq =
+        memory_.result.Open(args_.dq.At(offset), args_.dqkv_stride, block.num_rows, args_.head_dim);
+    SumOverKeys(score_grads, block, k_, args_.scale, dq, memory_.d);
+    memory_.result.Store();
+  }
+
   const AttentionBackwardArgs& args_;
+  ThreadMemory& memory_;
   const int64_t first_row_;
   const int64_t head_;
   HeadRows k_, v_;
   int64_t stats_row_;
 };
 
-KeyValueGrad DestinationOf(const AttentionBackwardArgs& args, int64_t batch, int64_t kv_head) {
-  const int64_t offset = batch * args.sequence * args.dqkv_stride + kv_head * args.head_dim;
-  return {{args.dk.As<float>() + offset, args.dqkv_stride},
-          {args.dv.As<float>() + offset, args.dqkv_stride}};
+// Where the gradients of a key/value head begin in dk and dv.
+int64_t OffsetOf(const AttentionBackwardArgs& args, int64_t batch, int64_t kv_head) {
+  return batch * args.sequence * args.dqkv_stride + kv_head * args.head_dim;
 }
 
 // Heads of a group each sum their own gradients, which are then added in the order of the heads.
+// [sequence, head_dim] of each lies in head_grads, that of the next head `next_head` floats on.
 void SumGroup(const AttentionBackwardArgs& args, const float* head_grads, int64_t group_size,
-              const KeyValueGrad& destination) {
-  const int64_t head_floats = args.sequence * args.head_dim;
+              int64_t next_head, Array destination, RowWriter& writer) {
   for (int64_t row = 0; row < args.sequence; ++row) {
-    float* const dk = destination.dk.data + row * destination.dk.stride;
-    float* const dv = destination.dv.data + row * destination.dv.stride;
-    for (int64_t h = 0; h < group_size; ++h) {
-      const float* const head_dk = head_grads + h * 2 * head_floats + row * args.head_dim;
-      if (h == 0) {
-        std::copy_n(head_dk, args.head_dim, dk);
-        std::copy_n(head_dk + head_floats, args.head_dim, dv);
-      } else {
-        AddInto(head_dk, dk, args.head_dim);
-        AddInto(head_dk + head_floats, dv, args.head_dim);
-      }
-    }
+    const float* const first = head_grads + row * args.head_dim;
+    float* const sum = writer.Open(destination.At(row * args.dqkv_stride), args.head_dim);
+    std::copy_n(first, args.head_dim, sum);
+    for (int64_t h = 1; h < group_size; ++h) AddInto(first + h * next_head, sum, args.head_dim);
+    writer.Store();
   }
 }
 
@@ -147,22 +147,30 @@ void CpuBackend::DoAttentionBackward(const AttentionBackwardArgs& args) {
   const int64_t group_size = args.num_heads / args.num_kv_heads;
   const int64_t head_floats = args.sequence * args.head_dim;
   const int64_t num_heads = args.batch * args.num_heads;
-  float* const head_grads =
-      group_size > 1 ? shared_scratch_.Get(num_heads * 2 * head_floats) : nullptr;
+  const bool has_sums = group_size > 1 || args.dk.dtype != base::DType::kFloat32 ||
+                        args.dv.dtype != base::DType::kFloat32;
+  float* const head_grads = has_sums ? shared_scratch_.Get(num_heads * 2 * head_floats) : nullptr;
   pool_.ForEachTask(num_heads, [&](int thread, int64_t task) {
     const int64_t batch = task / args.num_heads;
     const int64_t head = task % args.num_heads;
-    KeyValueGrad grad = DestinationOf(args, batch, head / group_size);
-    if (group_size > 1) {
+    KeyValueGrad grad;
+    if (has_sums) {
       float* const own = head_grads + task * 2 * head_floats;
       grad = {{own, args.head_dim}, {own + head_floats, args.head_dim}};
+    } else {
+      const int64_t offset = OffsetOf(args, batch, head);
+      grad = {{args.dk.As<float>() + offset, args.dqkv_stride},
+              {args.dv.As<float>() + offset, args.dqkv_stride}};
     }
-    BackwardHead(args, batch, head).Run(thread_scratch_[thread], grad);
+    BackwardHead(args, batch, head, thread_memory_[thread]).Run(grad);
   });
-  if (group_size == 1) return;
-  pool_.ForEachTask(args.batch * args.num_kv_heads, [&](int, int64_t task) {
-    SumGroup(args, head_grads + task * group_size * 2 * head_floats, group_size,
-             DestinationOf(args, task / args.num_kv_heads, task % args.num_kv_heads));
+  if (!has_sums) return;
+  pool_.ForEachTask(args.batch * args.num_kv_heads, [&](int thread, int64_t task) {
+    const float* const sums = head_grads + task * group_size * 2 * head_floats;
+    const int64_t offset = OffsetOf(args, task / args.num_kv_heads, task % args.num_kv_heads);
+    RowWriter& writer = thread_memory_[thread].result;
+    SumGroup(args, sums, group_size, 2 * head_floats, args.dk.At(offset), writer);
+    SumGroup(args, sums + head_floats, group_size, 2 * head_floats, args.dv.At(offset), writer);
   });
 }
 

@@ -49,31 +49,34 @@ class ForwardBlock {
     const int64_t query_row = first_row + block.begin;
     const int64_t kv_column = head / (args.num_heads / args.num_kv_heads) * args.head_dim;
     const int64_t kv_offset = first_row * args.qkv_stride + kv_column;
-    q_ = args.q.As<float>() + query_row * args.qkv_stride + head * args.head_dim;
-    k_ = {args.k.As<float>() + kv_offset, args.qkv_stride, args.head_dim};
-    v_ = {args.v.As<float>() + kv_offset, args.qkv_stride, args.head_dim};
-    out_ = {args.out.As<float>() + query_row * args.out_stride + head * args.head_dim,
-            args.out_stride};
+    q_ = args.q.At(query_row * args.qkv_stride + head * args.head_dim);
+    k_ = {args.k.At(kv_offset), args.qkv_stride, args.head_dim};
+    v_ = {args.v.At(kv_offset), args.qkv_stride, args.head_dim};
+    out_ = args.out.At(query_row * args.out_stride + head * args.head_dim);
     stats_row_ = (batch * args.num_heads + head) * args.sequence + block.begin;
   }
 
-  void Run(Scratch& scratch) const {
-    float* const queries_t = scratch.Get((args_.head_dim + block_.num_keys) * kQueryBlock);
+  void Run(ThreadMemory& memory) const {
+    float* const queries_t = memory.scratch.Get((args_.head_dim + block_.num_keys) * kQueryBlock);
     float* const scores = queries_t + args_.head_dim * kQueryBlock;
-    TransposeBlock(q_, args_.qkv_stride, block_.num_rows, args_.head_dim, queries_t);
-    MultiplyKeys(k_, block_.num_keys, queries_t, args_.scale, scores);
+    const Rows q = memory.a.Read(q_, args_.qkv_stride, block_.num_rows, args_.head_dim);
+    TransposeBlock(q, block_.num_rows, args_.head_dim, queries_t);
+    MultiplyKeys(k_, block_.num_keys, queries_t, args_.scale, scores, memory.b);
     FillHidden(block_, -kInfinity, scores);
     const QueryFloats max = MaxOverKeys(scores, block_.num_keys);
     const QueryFloats sum = ExponentiateScores(scores, max, block_.num_keys);
-    SumOverKeys(scores, block_, v_, 1.0F, out_);
+    const MutableRows out =
+        memory.result.Open(out_, args_.out_stride, block_.num_rows, args_.head_dim);
+    SumOverKeys(scores, block_, v_, 1.0F, out, memory.b);
     for (int64_t i = 0; i < block_.num_rows; ++i) {
-      float* const row = out_.data + i * out_.stride;
+      float* const row = out.data + i * out.stride;
       const float factor = 1.0F / sum[i];
 #pragma omp simd
       for (int64_t j = 0; j < args_.head_dim; ++j) row[j] *= factor;
     }
+    memory.result.Store();
     if (args_.stats_kind == AttentionStats::kProbabilities) {
-      KeepProbabilities(scores, sum);
+      KeepProbabilities(scores, sum, memory.result);
     } else {
       float* const log_sum_exp = args_.stats.As<float>() + stats_row_;
       for (int64_t i = 0; i < block_.num_rows; ++i) log_sum_exp[i] = max[i] + std::log(sum[i]);
@@ -82,22 +85,24 @@ class ForwardBlock {
 
  private:
   // Rows of probabilities, zero from the diagonal on.
-  void KeepProbabilities(const float* scores, const QueryFloats& sum) const {
+  void KeepProbabilities(const float* scores, const QueryFloats& sum, RowWriter& writer) const {
     for (int64_t i = 0; i < block_.num_rows; ++i) {
-      float* const row = args_.stats.As<float>() + (stats_row_ + i) * args_.sequence;
+      float* const row =
+          writer.Open(args_.stats.At((stats_row_ + i) * args_.sequence), args_.sequence);
       const float factor = 1.0F / sum[i];
       for (int64_t key = 0; key < block_.num_keys; ++key) {
         row[key] = scores[key * kQueryBlock + i] * factor;
       }
       std::fill(row + block_.num_keys, row + args_.sequence, 0.0F);
+      writer.Store();
     }
   }
 
   const AttentionForwardArgs& args_;
   const QueryBlock block_;
-  const float* q_;
+  ConstArray q_;
   HeadRows k_, v_;
-  MutableHeadRows out_;
+  Array out_;
   int64_t stats_row_;
 };
 
@@ -110,7 +115,7 @@ void CpuBackend::DoAttentionForward(const AttentionForwardArgs& args) {
     const int64_t head_index = task / num_blocks;
     const ForwardBlock block(args, head_index / args.num_heads, head_index % args.num_heads,
                              QueryBlockAt(task % num_blocks, args.sequence));
-    block.Run(thread_scratch_[thread]);
+    block.Run(thread_memory_[thread]);
   });
 }
 

@@ -19,7 +19,7 @@ std::unique_ptr<Backend> MakeCpuBackend(int num_threads) {
   return std::make_unique<CpuBackend>(num_threads);
 }
 
-CpuBackend::CpuBackend(int num_threads) : pool_(num_threads), thread_scratch_(num_threads) {}
+CpuBackend::CpuBackend(int num_threads) : pool_(num_threads), thread_memory_(num_threads) {}
 
 void CpuBackend::PrepareBlas() {
   if (blas_thread_ == std::this_thread::get_id()) return;

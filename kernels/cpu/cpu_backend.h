@@ -1,5 +1,7 @@
-// The backend for CPUs, fp32. One file an operation family; results do not depend on the number of
-// threads, matrix products apart, whose library may treat the edges of a block its own way.
+// The backend for CPUs. Everything is computed in fp32, whatever the type of the arrays; a result
+// is rounded once, when it is stored. One file an operation family; results do not depend on the
+// number of threads, matrix products apart, whose library may treat the edges of a block its own
+// way.
 #pragma once
 
 #include <thread>
@@ -7,10 +9,18 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/rope_table.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace tessera::kernels {
+
+// What a thread of the pool keeps between tasks.
+struct ThreadMemory {
+  Scratch scratch;
+  RowReader a, b, c, d;
+  RowWriter result, second_result;
+};
 
 class CpuBackend final : public Backend {
  public:
@@ -63,9 +73,11 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   // Memory beside what Allocate gives out, so no part of the bytes that the engine counts.
   // Attention takes up to (head_dim + 2 sequence) 32 floats a thread; where query heads share keys
-  // and values its backward pass sums them apart in the shared one, 2 batch heads sequence head_dim
-  // floats, as much as k and v would take with a head for every query head.
-  std::vector<Scratch> thread_scratch_;  // one a thread of the pool
+  // and values, or their gradients are 16-bit, its backward pass sums them apart in the shared one,
+  // 2 batch heads sequence head_dim floats, as much as k and v would take in fp32 with a head for
+  // every query head. What converts 16-bit operands keeps pieces of them: a few rows, in matrix
+  // products 2 MB a thread.
+  std::vector<ThreadMemory> thread_memory_;  // one a thread of the pool
   Scratch shared_scratch_;
   RopeTable rope_table_;
   std::thread::id blas_thread_;
@@ -78,5 +90,7 @@ constexpr int64_t kElementGrain = 16384;
 constexpr int64_t RowGrain(int64_t width) { return base::CeilDiv(kElementGrain, width); }
 // Floats of a cache line: range borders in multiples of it keep threads off each other's lines.
 constexpr int64_t kLineFloats = kAlignmentBytes / static_cast<int64_t>(sizeof(float));
+// The same for arrays whose elements may have two bytes.
+constexpr int64_t kLineElements = kAlignmentBytes / 2;
 
 }  // namespace tessera::kernels

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace tessera::kernels {
@@ -38,24 +39,25 @@ int64_t LocalColumn(int32_t label, int64_t vocab_begin, int64_t num_valid) {
 }  // namespace
 
 void CpuBackend::DoCrossEntropyMax(const CrossEntropyMaxArgs& args) {
-  const float* const logits = args.logits.As<float>();
   float* const max = args.max.As<float>();
   pool_.ForRanges(args.num_rows, RowGrain(args.num_columns), 1, [&](int64_t begin, int64_t end) {
+    RowReader logits;
     for (int64_t row = begin; row < end; ++row) {
-      max[row] = MaxOf(logits + row * args.num_columns, args.num_valid);
+      const float* const x = logits.Read(args.logits.At(row * args.num_columns), args.num_valid);
+      max[row] = MaxOf(x, args.num_valid);
     }
   });
 }
 
 void CpuBackend::DoCrossEntropySumExp(const CrossEntropySumExpArgs& args) {
-  const float* const logits = args.logits.As<float>();
   const int32_t* const labels = args.labels.As<int32_t>();
   const float* const max = args.max.As<float>();
   float* const sum_exp = args.sum_exp.As<float>();
   float* const target_logit = args.target_logit.As<float>();
   pool_.ForRanges(args.num_rows, RowGrain(args.num_columns), 1, [&](int64_t begin, int64_t end) {
+    RowReader logits;
     for (int64_t row = begin; row < end; ++row) {
-      const float* const x = logits + row * args.num_columns;
+      const float* const x = logits.Read(args.logits.At(row * args.num_columns), args.num_valid);
       const int64_t column = LocalColumn(labels[row], args.vocab_begin, args.num_valid);
       sum_exp[row] = SumExp(x, max[row], args.num_valid);
       target_logit[row] = column >= 0 ? x[column] - max[row] : 0.0F;
@@ -64,15 +66,15 @@ void CpuBackend::DoCrossEntropySumExp(const CrossEntropySumExpArgs& args) {
 }
 
 void CpuBackend::DoCrossEntropyGrad(const CrossEntropyGradArgs& args) {
-  float* const logits = args.logits.As<float>();
   const int32_t* const labels = args.labels.As<int32_t>();
   const float* const max = args.max.As<float>();
   const float* const sum_exp = args.sum_exp.As<float>();
   const float* const target_logit = args.target_logit.As<float>();
   float* const loss = args.loss.As<float>();
   pool_.ForRanges(args.num_rows, RowGrain(args.num_columns), 1, [&](int64_t begin, int64_t end) {
+    RowWriter logits;
     for (int64_t row = begin; row < end; ++row) {
-      float* const x = logits + row * args.num_columns;
+      float* const x = logits.Load(args.logits.At(row * args.num_columns), args.num_columns);
       const float row_max = max[row];
       const float factor = args.grad_scale / sum_exp[row];
 #pragma omp simd
@@ -80,6 +82,7 @@ void CpuBackend::DoCrossEntropyGrad(const CrossEntropyGradArgs& args) {
       std::fill(x + args.num_valid, x + args.num_columns, 0.0F);
       const int64_t column = LocalColumn(labels[row], args.vocab_begin, args.num_valid);
       if (column >= 0) x[column] -= args.grad_scale;
+      logits.Store();
       loss[row] = std::log(sum_exp[row]) - target_logit[row];
     }
   });

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/add_into.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/rows.h"
 
 namespace tessera::kernels {
 namespace {
@@ -23,12 +24,12 @@ constexpr int64_t kSumBlockRows = 64;
 void SumColumns(const BiasGradArgs& args, int64_t begin, int64_t end, float* sums) {
   float* const dbias = args.dbias.As<float>() + begin;
   const int64_t num_cols = end - begin;
+  RowReader dy;
   for (int64_t first = 0; first < args.num_rows; first += kSumBlockRows) {
     const int64_t last = std::min(args.num_rows, first + kSumBlockRows);
     std::fill(sums, sums + num_cols, 0.0F);
     for (int64_t row = first; row < last; ++row) {
-      const float* const dy = args.dy.As<float>() + row * args.stride + begin;
-      AddInto(dy, sums, num_cols);
+      AddInto(dy.Read(args.dy.At(row * args.stride + begin), num_cols), sums, num_cols);
     }
     AddInto(sums, dbias, num_cols);
   }
@@ -37,18 +38,22 @@ void SumColumns(const BiasGradArgs& args, int64_t begin, int64_t end, float* sum
 }  // namespace
 
 void CpuBackend::DoResidualAdd(const ResidualAddArgs& args) {
-  const float* const x = args.x.As<float>();
-  const float* const residual = args.residual.As<float>();
-  const float* const bias = args.bias.As<float>();
-  float* const y = args.y.As<float>();
+  RowReader bias_reader;
+  const float* const bias = bias_reader.Read(args.bias, args.width);
   pool_.ForRanges(args.num_rows, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
+    RowReader x_reader, residual_reader;
+    RowWriter writer;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t offset = row * args.width;
+      const float* const x = x_reader.Read(args.x.At(offset), args.width);
+      const float* const residual = residual_reader.Read(args.residual.At(offset), args.width);
+      float* const y = writer.Open(args.y.At(offset), args.width);
       if (bias != nullptr) {
-        AddRowAndBias(x + offset, residual + offset, bias, y + offset, args.width);
+        AddRowAndBias(x, residual, bias, y, args.width);
       } else {
-        AddRow(x + offset, residual + offset, y + offset, args.width);
+        AddRow(x, residual, y, args.width);
       }
+      writer.Store();
     }
   });
 }
@@ -61,31 +66,45 @@ void CpuBackend::DoBiasGrad(const BiasGradArgs& args) {
 }
 
 void CpuBackend::DoScale(Array x, int64_t n, float factor) {
-  float* const values = x.As<float>();
-  pool_.ForRanges(n, kElementGrain, kLineFloats, [&](int64_t begin, int64_t end) {
+  pool_.ForRanges(n, kElementGrain, kLineElements, [&](int64_t begin, int64_t end) {
+    RowWriter writer;
+    ForChunks(begin, end, [&](int64_t first, int64_t count) {
+      float* const values = writer.Load(x.At(first), count);
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) values[i] *= factor;
+      for (int64_t i = 0; i < count; ++i) values[i] *= factor;
+      writer.Store();
+    });
   });
 }
 
 void CpuBackend::DoAdd(ConstArray x, Array y, int64_t n) {
-  const float* const source = x.As<float>();
-  float* const sum = y.As<float>();
-  pool_.ForRanges(n, kElementGrain, kLineFloats, [&](int64_t begin, int64_t end) {
-    AddInto(source + begin, sum + begin, end - begin);
+  pool_.ForRanges(n, kElementGrain, kLineElements, [&](int64_t begin, int64_t end) {
+    RowReader reader;
+    RowWriter writer;
+    ForChunks(begin, end, [&](int64_t first, int64_t count) {
+      AddInto(reader.Read(x.At(first), count), writer.Load(y.At(first), count), count);
+      writer.Store();
+    });
   });
 }
 
 void CpuBackend::DoFill(Array x, int64_t n, float value) {
-  float* const values = x.As<float>();
-  pool_.ForRanges(n, kElementGrain, kLineFloats, [&](int64_t begin, int64_t end) {
-    std::fill(values + begin, values + end, value);
+  pool_.ForRanges(n, kElementGrain, kLineElements, [&](int64_t begin, int64_t end) {
+    RowWriter writer;
+    ForChunks(begin, end, [&](int64_t first, int64_t count) {
+      std::fill_n(writer.Open(x.At(first), count), count, value);
+      writer.Store();
+    });
   });
 }
 
-// One type alone is computed in here.
 void CpuBackend::DoCast(ConstArray source, Array destination, int64_t n) {
-  if (n > 0) std::memcpy(destination.As<float>(), source.As<float>(), n * sizeof(float));
+  pool_.ForRanges(n, kElementGrain, kLineElements, [&](int64_t begin, int64_t end) {
+    RowReader reader;
+    ForChunks(begin, end, [&](int64_t first, int64_t count) {
+      StoreFloats(reader.Read(source.At(first), count), destination.At(first), count);
+    });
+  });
 }
 
 void CpuBackend::DoCopy(ConstArray source, Array destination, int64_t n) {

@@ -70,23 +70,55 @@ TileGrid ChooseGrid(int64_t m, int64_t n, int64_t k, int num_threads) {
   return best;
 }
 
-void MultiplyTile(const MatMulArgs& args, const Tile& tile) {
-  const float* const a = args.a.As<float>();
-  const float* const b = args.b.As<float>();
+// Products of other types than fp32 are taken in pieces of at most this many rows, columns and
+// terms: three of them in fp32 (1.8 MB) stay in the cache of a core. The BLAS spends some 768
+// operations on every element that is converted.
+constexpr int64_t kPieceSide = 384;
+
+int64_t PieceSide(const MatMulArgs& args) {
+  const auto is_in_place = [](const ConstArray& x) {
+    return x.dtype == base::DType::kFloat32 || !x;
+  };
+  const bool is_all = is_in_place(args.a) && is_in_place(args.b) && is_in_place(args.c);
+  return is_all ? std::numeric_limits<int64_t>::max() : kPieceSide;
+}
+
+// compute(piece) over the pieces of a tile.
+template <typename Compute>
+void ForPieces(const Tile& tile, int64_t side, const Compute& compute) {
+  for (int64_t row = 0; row < tile.num_rows; row += std::min(side, tile.num_rows)) {
+    for (int64_t col = 0; col < tile.num_cols; col += std::min(side, tile.num_cols)) {
+      compute(Tile{tile.row + row, tile.col + col, std::min(side, tile.num_rows - row),
+                   std::min(side, tile.num_cols - col)});
+    }
+  }
+}
+
+// c = beta * c + the terms [first, first + count) of the products of a tile.
+void MultiplyTerms(const MatMulArgs& args, const Tile& tile, int64_t first, int64_t count,
+                   float beta, const MutableRows& c, ThreadMemory& memory) {
   const bool is_a_transposed = args.layout == MatMulLayout::kTN;
   const bool is_b_transposed = args.layout == MatMulLayout::kNT;
+  const Rows a =
+      is_a_transposed
+          ? memory.a.Read(args.a.At(first * args.lda + tile.row), args.lda, count, tile.num_rows)
+          : memory.a.Read(args.a.At(tile.row * args.lda + first), args.lda, tile.num_rows, count);
+  const Rows b =
+      is_b_transposed
+          ? memory.b.Read(args.b.At(tile.col * args.ldb + first), args.ldb, tile.num_cols, count)
+          : memory.b.Read(args.b.At(first * args.ldb + tile.col), args.ldb, count, tile.num_cols);
   Gemm({.transpose_a = is_a_transposed ? Transpose::kYes : Transpose::kNo,
         .transpose_b = is_b_transposed ? Transpose::kYes : Transpose::kNo,
         .m = tile.num_rows,
         .n = tile.num_cols,
-        .k = args.k,
-        .a = is_a_transposed ? a + tile.row : a + tile.row * args.lda,
-        .lda = args.lda,
-        .b = is_b_transposed ? b + tile.col * args.ldb : b + tile.col,
-        .ldb = args.ldb,
-        .beta = args.accumulate ? 1.0F : 0.0F,
-        .c = args.c.As<float>() + tile.row * args.ldc + tile.col,
-        .ldc = args.ldc});
+        .k = count,
+        .a = a.data,
+        .lda = a.stride,
+        .b = b.data,
+        .ldb = b.stride,
+        .beta = beta,
+        .c = c.data,
+        .ldc = c.stride});
 }
 
 void KeepAndApplyGelu(float* c, float* aux, int64_t n) {
@@ -102,27 +134,44 @@ void MultiplyByGeluGrad(float* c, const float* aux, int64_t n) {
   for (int64_t j = 0; j < n; ++j) c[j] *= GeluGrad(aux[j]);
 }
 
-void ApplyEpilogue(const MatMulArgs& args, const Tile& tile) {
+void ApplyEpilogue(const MatMulArgs& args, const Tile& tile, const MutableRows& result,
+                   ThreadMemory& memory) {
   if (args.epilogue == Epilogue::kNone) return;
-  const float* const bias = args.bias.As<float>();
-  for (int64_t i = tile.row; i < tile.row + tile.num_rows; ++i) {
-    const int64_t offset = i * args.ldc + tile.col;
-    float* const c = args.c.As<float>() + offset;
+  const float* const bias = memory.c.Read(args.bias.At(tile.col), tile.num_cols);
+  for (int64_t i = 0; i < tile.num_rows; ++i) {
+    float* const c = result.data + i * result.stride;
+    const Array aux = args.aux.At((tile.row + i) * args.ldc + tile.col);
     switch (args.epilogue) {
       case Epilogue::kNone:
         break;
       case Epilogue::kBias:
-        AddInto(bias + tile.col, c, tile.num_cols);
+        AddInto(bias, c, tile.num_cols);
         break;
       case Epilogue::kBiasGelu:
-        if (bias != nullptr) AddInto(bias + tile.col, c, tile.num_cols);
-        KeepAndApplyGelu(c, args.aux.As<float>() + offset, tile.num_cols);
+        if (bias != nullptr) AddInto(bias, c, tile.num_cols);
+        KeepAndApplyGelu(c, memory.second_result.Open(aux, tile.num_cols), tile.num_cols);
+        memory.second_result.Store();
         break;
       case Epilogue::kGeluGrad:
-        MultiplyByGeluGrad(c, args.aux.As<float>() + offset, tile.num_cols);
+        MultiplyByGeluGrad(c, memory.d.Read(aux, tile.num_cols), tile.num_cols);
         break;
     }
   }
+}
+
+// Rounds a 16-bit result once, behind the epilogue.
+void ComputePiece(const MatMulArgs& args, const Tile& piece, int64_t num_terms,
+                  ThreadMemory& memory) {
+  const Array target = args.c.At(piece.row * args.ldc + piece.col);
+  const MutableRows c = args.accumulate
+                            ? memory.result.Load(target, args.ldc, piece.num_rows, piece.num_cols)
+                            : memory.result.Open(target, args.ldc, piece.num_rows, piece.num_cols);
+  for (int64_t first = 0; first < args.k; first += num_terms) {
+    const float beta = args.accumulate || first > 0 ? 1.0F : 0.0F;
+    MultiplyTerms(args, piece, first, std::min(num_terms, args.k - first), beta, c, memory);
+  }
+  ApplyEpilogue(args, piece, c, memory);
+  memory.result.Store();
 }
 
 }  // namespace
@@ -134,10 +183,11 @@ void CpuBackend::DoMatMul(const MatMulArgs& args) {
                 "BLAS counts in 32 bits: m ", args.m, " n ", args.n, " k ", args.k);
   PrepareBlas();
   const TileGrid grid = ChooseGrid(args.m, args.n, args.k, pool_.num_threads());
-  pool_.ForEachTask(grid.NumTiles(), [&](int, int64_t index) {
-    const Tile tile = grid.At(index, args.m, args.n);
-    MultiplyTile(args, tile);
-    ApplyEpilogue(args, tile);
+  const int64_t side = PieceSide(args);
+  pool_.ForEachTask(grid.NumTiles(), [&](int thread, int64_t index) {
+    ForPieces(grid.At(index, args.m, args.n), side, [&](const Tile& piece) {
+      ComputePiece(args, piece, std::min(side, args.k), thread_memory_[thread]);
+    });
   });
 }
 

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/add_into.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/rows.h"
 
 namespace tessera::kernels {
 namespace {
@@ -26,12 +28,12 @@ MergeWeights WeightsOf(float own, float other) {
 }  // namespace
 
 void CpuBackend::DoLogSumExpMerge(const LogSumExpMergeArgs& args) {
-  const float* const block_out = args.block_out.As<float>();
   const float* const block_stats = args.block_stats.As<float>();
-  float* const out = args.out.As<float>();
   float* const stats = args.stats.As<float>();
   const int64_t num_rows = args.batch * args.num_heads * args.sequence;
   pool_.ForRanges(num_rows, RowGrain(args.head_dim), 1, [&](int64_t begin, int64_t end) {
+    RowReader block_reader;
+    RowWriter out_writer;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t position = row % args.sequence;
       const int64_t head = row / args.sequence % args.num_heads;
@@ -39,22 +41,29 @@ void CpuBackend::DoLogSumExpMerge(const LogSumExpMergeArgs& args) {
       const MergeWeights weights = WeightsOf(stats[row], block_stats[row]);
       stats[row] = weights.log_sum_exp;
       const int64_t at = (token * args.num_heads + head) * args.head_dim;
-      for (int64_t i = at; i < at + args.head_dim; ++i) {
+      const float* const block_out = block_reader.Read(args.block_out.At(at), args.head_dim);
+      float* const out = out_writer.Load(args.out.At(at), args.head_dim);
+      for (int64_t i = 0; i < args.head_dim; ++i) {
         out[i] = out[i] * weights.own + block_out[i] * weights.other;
       }
+      out_writer.Store();
     }
   });
 }
 
 void CpuBackend::DoSumBlocks(const SumBlocksArgs& args) {
-  const float* const x = args.x.As<float>();
-  float* const y = args.y.As<float>();
-  pool_.ForRanges(args.n, kElementGrain, kLineFloats, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      float sum = x[i];
-      for (int64_t block = 1; block < args.num_blocks; ++block) sum += x[block * args.n + i];
-      y[i] = sum;
-    }
+  pool_.ForRanges(args.n, kElementGrain, kLineElements, [&](int64_t begin, int64_t end) {
+    RowReader x;
+    RowWriter y;
+    ForChunks(begin, end, [&](int64_t first, int64_t count) {
+      const float* const block_0 = x.Read(args.x.At(first), count);
+      float* const sums = y.Open(args.y.At(first), count);
+      if (block_0 != sums) std::copy_n(block_0, count, sums);
+      for (int64_t block = 1; block < args.num_blocks; ++block) {
+        AddInto(x.Read(args.x.At(block * args.n + first), count), sums, count);
+      }
+      y.Store();
+    });
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/add_into.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/rows.h"
 
 namespace tessera::kernels {
 namespace {
@@ -24,12 +25,16 @@ float ReciprocalRoot(float mean_square, float epsilon) {
   return 1.0F / std::sqrt(mean_square + epsilon);
 }
 
-void LayerNormRow(const NormForwardArgs& args, int64_t row) {
+// The parameters of a norm, as fp32.
+struct NormParameters {
+  const float* gamma = nullptr;
+  const float* beta = nullptr;  // LayerNorm's forward pass alone
+};
+
+void LayerNormRow(const NormForwardArgs& args, const NormParameters& parameters, int64_t row,
+                  const float* x, float* y) {
   const int64_t width = args.width;
-  const float* const x = args.x.As<float>() + row * width;
-  const float* const gamma = args.gamma.As<float>();
-  const float* const beta = args.beta.As<float>();
-  float* const y = args.y.As<float>() + row * width;
+  const auto [gamma, beta] = parameters;
   const float mean = Sum(x, width) / static_cast<float>(width);
   const float variance = SumOfSquaredDistances(x, mean, width) / static_cast<float>(width);
   const float rstd = ReciprocalRoot(variance, args.epsilon);
@@ -39,11 +44,10 @@ void LayerNormRow(const NormForwardArgs& args, int64_t row) {
   args.rstd.As<float>()[row] = rstd;
 }
 
-void RmsNormRow(const NormForwardArgs& args, int64_t row) {
+void RmsNormRow(const NormForwardArgs& args, const NormParameters& parameters, int64_t row,
+                const float* x, float* y) {
   const int64_t width = args.width;
-  const float* const x = args.x.As<float>() + row * width;
-  const float* const gamma = args.gamma.As<float>();
-  float* const y = args.y.As<float>() + row * width;
+  const float* const gamma = parameters.gamma;
   const float mean_square = SumOfSquaredDistances(x, 0, width) / static_cast<float>(width);
   const float rstd = ReciprocalRoot(mean_square, args.epsilon);
 #pragma omp simd
@@ -51,15 +55,39 @@ void RmsNormRow(const NormForwardArgs& args, int64_t row) {
   args.rstd.As<float>()[row] = rstd;
 }
 
+// norm_row(args, parameters, row, x, y) for every row.
+template <typename NormRow>
+void NormForward(ThreadPool& pool, const NormForwardArgs& args, const NormRow& norm_row) {
+  RowReader gamma, beta;
+  const NormParameters parameters = {gamma.Read(args.gamma, args.width),
+                                     beta.Read(args.beta, args.width)};
+  pool.ForRanges(args.num_rows, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
+    RowReader x;
+    RowWriter y;
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t offset = row * args.width;
+      norm_row(args, parameters, row, x.Read(args.x.At(offset), args.width),
+               y.Open(args.y.At(offset), args.width));
+      y.Store();
+    }
+  });
+}
+
+// What the backward pass of some rows reads and writes through.
+struct NormBackwardRows {
+  RowReader dy, x, residual_grad;
+  RowWriter dx;
+};
+
 // Gradient of one row; its share of the parameter gradients is added to dgamma and dbeta. With
 // n = (x - mean) * rstd and g = dy * gamma, dx = rstd * (g - mean(g) - n * mean(g n)); RMSNorm has
 // neither mean nor the mean(g) term, nor dbeta (null).
-void NormBackwardRow(const NormBackwardArgs& args, int64_t row, float* dgamma, float* dbeta) {
+void NormBackwardRow(const NormBackwardArgs& args, const float* gamma, int64_t row,
+                     NormBackwardRows& rows, float* dgamma, float* dbeta) {
   const int64_t width = args.width;
-  const float* const dy = args.dy.As<float>() + row * width;
-  const float* const x = args.x.As<float>() + row * width;
-  const float* const gamma = args.gamma.As<float>();
-  float* const dx = args.dx.As<float>() + row * width;
+  const float* const dy = rows.dy.Read(args.dy.At(row * width), width);
+  const float* const x = rows.x.Read(args.x.At(row * width), width);
+  float* const dx = rows.dx.Open(args.dx.At(row * width), width);
   const float mean = args.mean ? args.mean.As<float>()[row] : 0.0F;
   const float rstd = args.rstd.As<float>()[row];
   float sum_g = 0;
@@ -79,7 +107,8 @@ void NormBackwardRow(const NormBackwardArgs& args, int64_t row, float* dgamma, f
   const float mean_g = dbeta != nullptr ? sum_g / static_cast<float>(width) : 0.0F;
   const float mean_gn = sum_gn / static_cast<float>(width);
   if (args.residual_grad) {
-    const float* const residual = args.residual_grad.As<float>() + row * width;
+    const float* const residual =
+        rows.residual_grad.Read(args.residual_grad.At(row * width), width);
 #pragma omp simd
     for (int64_t j = 0; j < width; ++j) {
       const float normalized = (x[j] - mean) * rstd;
@@ -92,6 +121,7 @@ void NormBackwardRow(const NormBackwardArgs& args, int64_t row, float* dgamma, f
       dx[j] = rstd * (dy[j] * gamma[j] - mean_g - normalized * mean_gn);
     }
   }
+  rows.dx.Store();
 }
 
 // Rows go in fixed blocks, each with its own sum of parameter gradients; the sums are added in
@@ -105,15 +135,18 @@ void NormBackward(ThreadPool& pool, Scratch& scratch, const NormBackwardArgs& ar
   const int64_t padded_width = base::RoundUp(args.width, kLineFloats);
   float* const sums = scratch.Get(num_blocks * 2 * padded_width);
   const bool has_beta = static_cast<bool>(args.dbeta);
+  RowReader gamma_reader;
+  const float* const gamma = gamma_reader.Read(args.gamma, args.width);
   pool.ForRanges(num_blocks, base::CeilDiv(RowGrain(args.width), block_rows), 1,
                  [&](int64_t begin, int64_t end) {
+                   NormBackwardRows rows;
                    for (int64_t block = begin; block < end; ++block) {
                      float* const dgamma = sums + block * 2 * padded_width;
                      float* const dbeta = has_beta ? dgamma + padded_width : nullptr;
                      std::fill(dgamma, dgamma + 2 * padded_width, 0.0F);
                      const int64_t last_row = std::min(args.num_rows, (block + 1) * block_rows);
                      for (int64_t row = block * block_rows; row < last_row; ++row) {
-                       NormBackwardRow(args, row, dgamma, dbeta);
+                       NormBackwardRow(args, gamma, row, rows, dgamma, dbeta);
                      }
                    }
                  });
@@ -127,15 +160,11 @@ void NormBackward(ThreadPool& pool, Scratch& scratch, const NormBackwardArgs& ar
 }  // namespace
 
 void CpuBackend::DoLayerNormForward(const NormForwardArgs& args) {
-  pool_.ForRanges(args.num_rows, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) LayerNormRow(args, row);
-  });
+  NormForward(pool_, args, LayerNormRow);
 }
 
 void CpuBackend::DoRmsNormForward(const NormForwardArgs& args) {
-  pool_.ForRanges(args.num_rows, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) RmsNormRow(args, row);
-  });
+  NormForward(pool_, args, RmsNormRow);
 }
 
 void CpuBackend::DoLayerNormBackward(const NormBackwardArgs& args) {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/rows.h"
 
 namespace tessera::kernels {
 namespace {
@@ -31,11 +32,11 @@ AdamWStep MakeStep(const AdamWArgs& args) {
           static_cast<float>(1.0 / std::sqrt(correction2))};
 }
 
-void UpdateRange(const AdamWArgs& args, const AdamWStep& step, int64_t begin, int64_t end) {
-  float* const param = args.param.As<float>();
-  const float* const grad = args.grad.As<float>();
-  float* const first_moment = args.m.As<float>();
-  float* const second_moment = args.v.As<float>();
+// Elements [begin, begin + n) of the moments, and of the weights `param`.
+void UpdateElements(const AdamWArgs& args, const AdamWStep& step, const float* grad, float* param,
+                    int64_t begin, int64_t n) {
+  float* const first_moment = args.m.As<float>() + begin;
+  float* const second_moment = args.v.As<float>() + begin;
   const float beta1 = args.beta1;
   const float beta2 = args.beta2;
   const float one_minus_beta1 = static_cast<float>(1.0 - static_cast<double>(beta1));
@@ -43,7 +44,7 @@ void UpdateRange(const AdamWArgs& args, const AdamWStep& step, int64_t begin, in
   const float epsilon = args.epsilon;
   const float grad_scale = args.grad_scale;
 #pragma omp simd
-  for (int64_t i = begin; i < end; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     const float g = grad[i] * grad_scale;
     const float m = beta1 * first_moment[i] + one_minus_beta1 * g;
     const float v = beta2 * second_moment[i] + one_minus_beta2 * g * g;
@@ -54,15 +55,26 @@ void UpdateRange(const AdamWArgs& args, const AdamWStep& step, int64_t begin, in
   }
 }
 
+void UpdateRange(const AdamWArgs& args, const AdamWStep& step, int64_t begin, int64_t end) {
+  RowReader grad;
+  float* const weights = args.master ? args.master.As<float>() : args.param.As<float>();
+  ForChunks(begin, end, [&](int64_t first, int64_t count) {
+    UpdateElements(args, step, grad.Read(args.grad.At(first), count), weights + first, first,
+                   count);
+    if (args.master) StoreFloats(weights + first, args.param.At(first), count);
+  });
+}
+
 }  // namespace
 
 void CpuBackend::DoSumOfSquares(const SumOfSquaresArgs& args) {
-  const float* const x = args.x.As<float>();
   const int64_t num_blocks = base::CeilDiv(args.n, kSumBlock);
   std::vector<double> sums(num_blocks);
-  pool_.ForEachTask(num_blocks, [&](int, int64_t block) {
+  pool_.ForEachTask(num_blocks, [&](int thread, int64_t block) {
     const int64_t begin = block * kSumBlock;
-    sums[block] = SumOfSquaresOf(x + begin, std::min(args.n - begin, kSumBlock));
+    const int64_t count = std::min(args.n - begin, kSumBlock);
+    const float* const x = thread_memory_[thread].a.Read(args.x.At(begin), count);
+    sums[block] = SumOfSquaresOf(x, count);
   });
   for (const double sum : sums) *args.sum += sum;
 }

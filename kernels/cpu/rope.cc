@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/rope_table.h"
+#include "kernels/cpu/rows.h"
 
 namespace tessera::kernels {
 namespace {
@@ -43,19 +44,20 @@ void RopeTable::Prepare(const double* inverse_frequency, int64_t half, int64_t s
 
 void CpuBackend::DoRope(const RopeArgs& args) {
   const int64_t half = args.head_dim / 2;
-  float* const qk = args.qk.As<float>();
+  const int64_t width = args.num_heads * args.head_dim;
   const float direction = args.inverse ? -1.0F : 1.0F;
   rope_table_.Prepare(args.inverse_frequency, half, args.sequence);
-  pool_.ForRanges(
-      args.num_rows, RowGrain(args.num_heads * args.head_dim), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const float* const cosines = rope_table_.Row(r % args.sequence);
-          float* const row = qk + r * args.stride;
-          for (int64_t h = 0; h < args.num_heads; ++h) {
-            RotateHead(row + h * args.head_dim, cosines, cosines + half, half, direction);
-          }
-        }
-      });
+  pool_.ForRanges(args.num_rows, RowGrain(width), 1, [&](int64_t begin, int64_t end) {
+    RowWriter heads;
+    for (int64_t r = begin; r < end; ++r) {
+      const float* const cosines = rope_table_.Row(r % args.sequence);
+      float* const row = heads.Load(args.qk.At(r * args.stride), width);
+      for (int64_t h = 0; h < args.num_heads; ++h) {
+        RotateHead(row + h * args.head_dim, cosines, cosines + half, half, direction);
+      }
+      heads.Store();
+    }
+  });
 }
 
 }  // namespace tessera::kernels

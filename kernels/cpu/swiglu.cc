@@ -1,4 +1,5 @@
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/vector_math.h"
 
 namespace tessera::kernels {
@@ -26,26 +27,28 @@ void SwiGluGradRow(const float* dy, const float* gate, const float* up, float* d
 
 void CpuBackend::DoSwiGluForward(const SwiGluForwardArgs& args) {
   const int64_t width = args.width;
-  const float* const gate_up = args.gate_up.As<float>();
-  float* const y = args.y.As<float>();
   pool_.ForRanges(args.num_rows, RowGrain(width), 1, [&](int64_t begin, int64_t end) {
+    RowReader gate_up;
+    RowWriter y;
     for (int64_t row = begin; row < end; ++row) {
-      const float* const gate = gate_up + row * 2 * width;
-      SwiGluRow(gate, gate + width, y + row * width, width);
+      const float* const gate = gate_up.Read(args.gate_up.At(row * 2 * width), 2 * width);
+      SwiGluRow(gate, gate + width, y.Open(args.y.At(row * width), width), width);
+      y.Store();
     }
   });
 }
 
 void CpuBackend::DoSwiGluBackward(const SwiGluBackwardArgs& args) {
   const int64_t width = args.width;
-  const float* const dy = args.dy.As<float>();
-  const float* const gate_up = args.gate_up.As<float>();
-  float* const dgate_up = args.dgate_up.As<float>();
   pool_.ForRanges(args.num_rows, RowGrain(width), 1, [&](int64_t begin, int64_t end) {
+    RowReader dy, gate_up;
+    RowWriter dgate_up;
     for (int64_t row = begin; row < end; ++row) {
-      const float* const gate = gate_up + row * 2 * width;
-      float* const dgate = dgate_up + row * 2 * width;
-      SwiGluGradRow(dy + row * width, gate, gate + width, dgate, dgate + width, width);
+      const float* const gate = gate_up.Read(args.gate_up.At(row * 2 * width), 2 * width);
+      float* const dgate = dgate_up.Open(args.dgate_up.At(row * 2 * width), 2 * width);
+      SwiGluGradRow(dy.Read(args.dy.At(row * width), width), gate, gate + width, dgate,
+                    dgate + width, width);
+      dgate_up.Store();
     }
   });
 }

@@ -10,9 +10,9 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/dtype.h"
+#include "cost_model/base/float16.h"
 #include "cost_model/base/op.h"
 #include "cost_model/base/philox.h"
-#include "engine/comm/float16.h"
 
 namespace tessera::testing {
 
@@ -41,10 +41,10 @@ inline Bytes TestElements(int rank, int64_t count, base::DType dtype) {
         put(value);
         break;
       case base::DType::kBFloat16:
-        put(engine::FloatToBFloat16(value));
+        put(base::FloatToBFloat16(value));
         break;
       case base::DType::kFloat16:
-        put(engine::FloatToFloat16(value));
+        put(base::FloatToFloat16(value));
         break;
       case base::DType::kInt32:
         put(static_cast<int32_t>(draw[0]));
@@ -99,11 +99,11 @@ inline Bytes ReduceSerially(const std::vector<Bytes>& inputs, base::DType dtype,
     case base::DType::kFloat32:
       return ReduceSerially<float, float>(inputs, op, same, same);
     case base::DType::kBFloat16:
-      return ReduceSerially<uint16_t, float>(inputs, op, engine::BFloat16ToFloat,
-                                             engine::FloatToBFloat16);
+      return ReduceSerially<uint16_t, float>(inputs, op, base::BFloat16ToFloat,
+                                             base::FloatToBFloat16);
     case base::DType::kFloat16:
-      return ReduceSerially<uint16_t, float>(inputs, op, engine::Float16ToFloat,
-                                             engine::FloatToFloat16);
+      return ReduceSerially<uint16_t, float>(inputs, op, base::Float16ToFloat,
+                                             base::FloatToFloat16);
     case base::DType::kInt32:
       return ReduceSerially<int32_t, int64_t>(inputs, op, same, same);
     case base::DType::kInt64:

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace tessera::engine {
+namespace tessera::base {
 
 inline float BFloat16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
@@ -45,4 +45,4 @@ inline uint16_t FloatToFloat16(float value) {
   return static_cast<uint16_t>(result | (bits >> 16 & 0x8000));
 }
 
-}  // namespace tessera::engine
+}  // namespace tessera::base

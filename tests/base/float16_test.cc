@@ -1,4 +1,6 @@
 // The 16-bit conversions against their definition, worked out in double precision.
+#include "cost_model/base/float16.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -7,9 +9,8 @@
 #include <limits>
 
 #include "cost_model/base/philox.h"
-#include "engine/comm/float16.h"
 
-namespace tessera::engine {
+namespace tessera::base {
 namespace {
 
 // IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits.
@@ -49,11 +50,11 @@ TEST(Float16Test, EveryFloat16DecodesToItsDefinitionAndBack) {
 }
 
 TEST(Float16Test, FloatsRoundToTheNearestFloat16) {
-  const base::PhiloxKey key = base::MakePhiloxKey(1, "floats");
+  const PhiloxKey key = MakePhiloxKey(1, "floats");
   for (uint32_t i = 0; i < 200'000; ++i) {
     // Exponents 2^-30 to 2^17 cover zero, subnormal numbers and overflow; every fourth value has
     // short fractions, so that ties occur.
-    const auto draw = base::Philox4x32({i}, key);
+    const auto draw = Philox4x32({i}, key);
     const uint32_t fraction = i % 4 == 0 ? draw[0] & 0x7ff000 : draw[0] & 0x7fffff;
     const uint32_t exponent = 97 + draw[1] % 48;
     const float value = std::bit_cast<float>(draw[2] << 31 | exponent << 23 | fraction);
@@ -67,9 +68,9 @@ TEST(Float16Test, FloatsRoundToTheNearestFloat16) {
 }
 
 TEST(Float16Test, FloatsRoundToTheNearestBFloat16) {
-  const base::PhiloxKey key = base::MakePhiloxKey(2, "floats");
+  const PhiloxKey key = MakePhiloxKey(2, "floats");
   for (uint32_t i = 0; i < 200'000; ++i) {
-    const auto draw = base::Philox4x32({i}, key);
+    const auto draw = Philox4x32({i}, key);
     const uint32_t bits = i % 4 == 0 ? draw[0] & 0xffff8000 : draw[0];
     const float value = std::bit_cast<float>(bits);
     const float decoded = BFloat16ToFloat(FloatToBFloat16(value));
@@ -91,4 +92,4 @@ TEST(Float16Test, FloatsRoundToTheNearestBFloat16) {
 }
 
 }  // namespace
-}  // namespace tessera::engine
+}  // namespace tessera::base
