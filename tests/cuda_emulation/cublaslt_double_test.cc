@@ -69,7 +69,7 @@ TEST(CublasLtDoubleTest, ScalesAndAddsToWhatWasThere) {
 
 TEST(CublasLtDoubleTest, DoesNotReadCWhereBetaIsZero) {
   const Matrix a(CUDA_R_32F, 8, 8, 8, 1), b(CUDA_R_32F, 8, 8, 8, 2), d(CUDA_R_32F, 8, 8, 8, 3);
-  d.memory->Write(std::vector<float>(64, NAN));
+  d.memory->Set(Encode(std::vector<float>(64, NAN), d.format()));
   Product product;
   ASSERT_EQ(product.Run(a, b, d, d), CUBLAS_STATUS_SUCCESS);
   EXPECT_LT(RelativeError(d, ReferenceProduct(a, false, b, false)), 1e-6);
@@ -196,14 +196,14 @@ TEST(CublasLtDoubleTest, OffersAlgorithmsThatAgreeWithinRoundingAndSpoilTheirWor
   }
   const auto& split = results[1];
   ASSERT_GT(split.workspaceSize, 0u);
-  const DeviceMemory workspace(std::vector<char>(split.workspaceSize + 4, 7));
+  const DeviceArray workspace(std::vector<char>(split.workspaceSize + 4, 7));
   ASSERT_EQ(cublasLtMatmul(product.handle, product.desc, &product.alpha, a.memory->data(), a.layout,
                            b.memory->data(), b.layout, &product.beta, d.memory->data(), d.layout,
                            d.memory->data(), d.layout, &split.algo, workspace.data(),
                            split.workspaceSize, product.stream),
             CUBLAS_STATUS_SUCCESS);
-  product.stream.Synchronize();
-  const std::vector<char> bytes = workspace.Read<char>();
+  Synchronize(product.stream);
+  const std::vector<char> bytes = workspace.Get();
   EXPECT_EQ(bytes[0], char(0xFF));
   EXPECT_EQ(bytes[split.workspaceSize - 1], char(0xFF));
   EXPECT_EQ(bytes[split.workspaceSize], 7);
@@ -237,9 +237,9 @@ TEST(CublasLtDoubleTest, ReadsItsOperandsWhenTheStreamRunsIt) {
   ASSERT_EQ(cudaMallocHost(&pinned, 64 * sizeof(float)), cudaSuccess);
   for (int i = 0; i < 64; ++i) pinned[i] = 2 * a.values[i];
   for (const bool with_event : {true, false}) {
-    a.memory->Write(a.values);
+    a.memory->Set(Encode(a.values, a.format()));
     Product product;
-    const Stream copies;
+    const TestStream copies;
     cudaEvent_t copied = nullptr;
     ASSERT_EQ(cudaEventCreateWithFlags(&copied, cudaEventDisableTiming), cudaSuccess);
     cudaMemcpyAsync(a.memory->data(), pinned, 64 * sizeof(float), cudaMemcpyHostToDevice, copies);
@@ -251,10 +251,35 @@ TEST(CublasLtDoubleTest, ReadsItsOperandsWhenTheStreamRunsIt) {
       for (double& value : row) value *= with_event ? 2 : 1;  // without: the copy was late
     }
     EXPECT_LT(RelativeError(d, expected), 1e-6) << with_event;
-    copies.Synchronize();
+    Synchronize(copies);
     cudaEventDestroy(copied);
   }
   cudaFreeHost(pinned);
+}
+
+TEST(CublasLtDoubleTest, ACapturedProductAccumulatesAtEachReplay) {
+  const Matrix a(CUDA_R_32F, 8, 8, 8, 1), b(CUDA_R_32F, 8, 8, 8, 2), d(CUDA_R_32F, 8, 8, 8, 3);
+  Product product;
+  product.beta = 1.0f;
+  const auto algo = product.Heuristic(a, b, d, d)[0].algo;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  Expect(cudaStreamBeginCapture(product.stream, cudaStreamCaptureModeThreadLocal));
+  EXPECT_EQ(cublasLtMatmul(product.handle, product.desc, &product.alpha, a.memory->data(), a.layout,
+                           b.memory->data(), b.layout, &product.beta, d.memory->data(), d.layout,
+                           d.memory->data(), d.layout, &algo, nullptr, 0, product.stream),
+            CUBLAS_STATUS_SUCCESS);
+  Expect(cudaStreamEndCapture(product.stream, &graph));
+  Expect(cudaGraphInstantiate(&executable, graph, 0));
+  for (int replay = 0; replay < 2; ++replay) Expect(cudaGraphLaunch(executable, product.stream));
+  Synchronize(product.stream);
+  Rows expected = ReferenceProduct(a, false, b, false);
+  for (int64_t i = 0; i < 8; ++i) {
+    for (int64_t j = 0; j < 8; ++j) expected[i][j] = 2 * expected[i][j] + d.Given(0, i, j);
+  }
+  EXPECT_LT(RelativeError(d, expected), 1e-6);
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/cuda_emulation/cublaslt/descriptors.h"
-#include "tests/cuda_emulation/device_fixture.h"
+#include "tests/cuda_emulation/doubles_testing.h"
 
 namespace tessera::cuda_emulation::testing {
 
@@ -30,7 +30,7 @@ struct Matrix {
     for (int64_t i = 0; i < batches * rows * cols; ++i) {
       values[Index(i / (rows * cols), i % rows, i / rows % cols)] = numbers[i];
     }
-    memory = std::make_unique<DeviceMemory>(Encode(values, format()));
+    memory = std::make_unique<DeviceArray<char>>(Encode(values, format()));
     cublasLtMatrixLayoutCreate(&layout, type, rows, cols, ld);
     cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches,
                                      sizeof(batches));
@@ -50,14 +50,14 @@ struct Matrix {
     return values[Index(batch, row, col)];
   }
   // All of it as it is on the device now.
-  std::vector<float> Now() const { return Decode(memory->Read<char>(), format()); }
+  std::vector<float> Now() const { return Decode(memory->Get(), format()); }
 
   cudaDataType_t type;
   int64_t rows, cols, ld;
   int32_t batches;
   int64_t stride;
   std::vector<float> values;  // with the padding
-  std::unique_ptr<DeviceMemory> memory;
+  std::unique_ptr<DeviceArray<char>> memory;
   cublasLtMatrixLayout_t layout = nullptr;
 };
 
@@ -131,15 +131,15 @@ struct Product {
   }
   cublasStatus_t Run(const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& d,
                      const cublasLtMatmulHeuristicResult_t& result) {
-    DeviceMemory workspace(static_cast<int64_t>(result.workspaceSize) + 256);
+    DeviceArray<char> workspace(result.workspaceSize + 256);
     status = cublasLtMatmul(handle, desc, &alpha, a.memory->data(), a.layout, b.memory->data(),
                             b.layout, &beta, c.memory->data(), c.layout, d.memory->data(), d.layout,
                             &result.algo, workspace.data(), result.workspaceSize, stream);
-    stream.Synchronize();
+    Synchronize(stream);
     return status;
   }
 
-  Stream stream;
+  TestStream stream;
   cublasLtHandle_t handle = nullptr;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatmulPreference_t preference = nullptr;

@@ -78,7 +78,7 @@ TEST(CublasLtRefusalTest, FindsFreedMemory) {
 
 TEST(CublasLtRefusalTest, HoldsPointersToThePromisedAlignment) {
   Square square;
-  const DeviceMemory more(2048);
+  const DeviceArray<char> more(2048);
   auto algo = square.product.Heuristic(square.a, square.b, square.d, square.d)[0].algo;
   ExpectRefusal(
       square.Call(&algo, more.data() + 16, square.b.memory->data(), square.d.memory->data()),
@@ -91,7 +91,7 @@ TEST(CublasLtRefusalTest, HoldsPointersToThePromisedAlignment) {
 
 TEST(CublasLtRefusalTest, FindsAMisalignedAux) {
   Square square;
-  const DeviceMemory aux(2048);
+  const DeviceArray<char> aux(2048);
   square.product.SetEpilogue(CUBLASLT_EPILOGUE_GELU_AUX);
   square.product.SetAux(aux.data() + 8, 16);
   EXPECT_TRUE(square.product.Heuristic(square.a, square.b, square.d, square.d).empty());
@@ -116,7 +116,7 @@ TEST(CublasLtRefusalTest, OffersNothingForFusedEpiloguesOnOddRows) {
   for (const cudaDataType_t type : {CUDA_R_16BF, CUDA_R_32F}) {
     const int64_t odd = type == CUDA_R_32F ? 18 : 20;
     Square square(type, odd);
-    const DeviceMemory aux(8192);
+    const DeviceArray<char> aux(8192);
     square.product.SetEpilogue(CUBLASLT_EPILOGUE_GELU_AUX);
     square.product.SetAux(aux.data(), 24);
     EXPECT_TRUE(square.product.Heuristic(square.a, square.b, square.d, square.d).empty());
@@ -129,7 +129,7 @@ TEST(CublasLtRefusalTest, OffersNothingForFusedEpiloguesOnOddRows) {
 
 TEST(CublasLtRefusalTest, FindsABadBias) {
   Square square;
-  const DeviceMemory bias(64);
+  const DeviceArray<char> bias(64);
   square.product.SetEpilogue(CUBLASLT_EPILOGUE_BIAS);
   square.product.Run(square.a, square.b, square.d, square.d);
   ExpectRefusal(square.product.status, CUBLAS_STATUS_INVALID_VALUE, "bias pointer is null");
@@ -156,7 +156,7 @@ TEST(CublasLtRefusalTest, LetsSlicesOfOneBufferSideBySide) {
     cublasLtMatrixLayoutDestroy(*layout);
     cublasLtMatrixLayoutCreate(layout, CUDA_R_16BF, 16, 16, 32);
   }
-  const DeviceMemory both(std::vector<char>(16 * 32 * 2));
+  const DeviceArray both(std::vector<char>(16 * 32 * 2));
   square.product.PromiseAlignment(16);
   const auto algo = square.product.Heuristic(square.a, square.b, square.d, square.d)[0].algo;
   EXPECT_EQ(square.Call(&algo, both.data(), square.b.memory->data(), both.data() + 32),
@@ -199,7 +199,7 @@ TEST(CublasLtRefusalTest, ChecksTheWorkspace) {
   const auto split = square.product.Heuristic(square.a, square.b, square.d, square.d)[1];
   const auto bytes = static_cast<int64_t>(split.workspaceSize);
   ASSERT_GT(bytes, 0);
-  const DeviceMemory workspace(bytes + 256);
+  const DeviceArray<char> workspace(split.workspaceSize + 256);
   const auto call = [&](char* pointer, int64_t size) {
     return square.Call(&split.algo, square.a.memory->data(), square.b.memory->data(),
                        square.d.memory->data(), pointer, static_cast<size_t>(size));

@@ -47,17 +47,17 @@ TEST(NcclCollectivesTest, SumsInEveryFormatInPlaceAndOut) {
   for (const NumberFormat format : kFormats) {
     const std::vector<double> expected = Sum(kRanks, kCount, format);
     RunCommunicator(kRanks, [&](Rank& rank) {
-      const DeviceMemory send(Encode(Given(rank.rank(), kCount, format), format));
-      const DeviceMemory receive(kCount * SizeBytes(format));
+      const DeviceArray send(Encode(Given(rank.rank(), kCount, format), format));
+      const DeviceArray<char> receive(kCount * SizeBytes(format));
       ASSERT_EQ(ncclAllReduce(send.data(), receive.data(), kCount, TypeOf(format), ncclSum,
                               rank.comm(), rank.stream()),
                 ncclSuccess);
       ASSERT_EQ(ncclAllReduce(send.data(), send.data(), kCount, TypeOf(format), ncclAvg,
                               rank.comm(), rank.stream()),
                 ncclSuccess);
-      rank.stream().Synchronize();
-      const auto sums = Decode(receive.Read<char>(), format);
-      const auto averages = Decode(send.Read<char>(), format);
+      Synchronize(rank.stream());
+      const auto sums = Decode(receive.Get(), format);
+      const auto averages = Decode(send.Get(), format);
       for (int64_t i = 0; i < kCount; ++i) {
         ASSERT_NEAR(sums[i], expected[i], HalfUnit(format)) << i;
         ASSERT_NEAR(averages[i], expected[i] / kRanks, HalfUnit(format)) << i;
@@ -72,12 +72,12 @@ TEST(NcclCollectivesTest, AddsInAscendingRankOrderAndRoundsOnce) {
   for (const NcclReduction reduction : {NcclReduction::kAscending, NcclReduction::kRing}) {
     SetNcclReduction(reduction);
     RunCommunicator(kRanks, [&](Rank& rank) {
-      const DeviceMemory memory(std::vector<uint16_t>(kRanks, ToBFloat16(values[rank.rank()])));
+      const DeviceArray memory(std::vector<uint16_t>(kRanks, ToBFloat16(values[rank.rank()])));
       ASSERT_EQ(ncclAllReduce(memory.data(), memory.data(), kRanks, ncclBfloat16, ncclSum,
                               rank.comm(), rank.stream()),
                 ncclSuccess);
-      rank.stream().Synchronize();
-      const auto sums = memory.Read<uint16_t>();
+      Synchronize(rank.stream());
+      const auto sums = memory.Get();
       if (reduction == NcclReduction::kAscending) {
         for (const uint16_t sum : sums) EXPECT_EQ(FromBFloat16(sum), 258);
       } else {  // blocks start at ranks 1, 2, 0: 1 + 1 + 256, 1 + 256 + 1, 256 + 1 + 1
@@ -95,17 +95,17 @@ TEST(NcclCollectivesTest, TakesMaximumMinimumAndProductOfIntegers) {
     const int64_t mine = rank.rank() == 1 ? -7 : rank.rank() + 2;  // 2, -7, 4
     for (const auto& [op, expected] : {std::pair(ncclMax, 4), std::pair(ncclMin, -7),
                                        std::pair(ncclProd, -56), std::pair(ncclSum, -1)}) {
-      const DeviceMemory longs(std::vector<int64_t>(5, mine));
-      const DeviceMemory ints(std::vector<int32_t>(5, static_cast<int32_t>(mine)));
+      const DeviceArray longs(std::vector<int64_t>(5, mine));
+      const DeviceArray ints(std::vector<int32_t>(5, static_cast<int32_t>(mine)));
       ASSERT_EQ(
           ncclAllReduce(longs.data(), longs.data(), 5, ncclInt64, op, rank.comm(), rank.stream()),
           ncclSuccess);
       ASSERT_EQ(
           ncclAllReduce(ints.data(), ints.data(), 5, ncclInt32, op, rank.comm(), rank.stream()),
           ncclSuccess);
-      rank.stream().Synchronize();
-      EXPECT_EQ(longs.Read<int64_t>(), std::vector<int64_t>(5, expected));
-      EXPECT_EQ(ints.Read<int32_t>(), std::vector<int32_t>(5, expected));
+      Synchronize(rank.stream());
+      EXPECT_EQ(longs.Get(), std::vector<int64_t>(5, expected));
+      EXPECT_EQ(ints.Get(), std::vector<int32_t>(5, expected));
     }
   });
 }
@@ -115,8 +115,8 @@ TEST(NcclCollectivesTest, ScattersSumsByBlocksAndGathersThemBack) {
     const int64_t block = kCount, all = kRanks * block, size_bytes = SizeBytes(format);
     const std::vector<double> expected = Sum(kRanks, all, format);
     RunCommunicator(kRanks, [&](Rank& rank) {
-      const DeviceMemory memory(Encode(Given(rank.rank(), all, format), format));
-      const DeviceMemory out(block * size_bytes), gathered(all * size_bytes);
+      const DeviceArray memory(Encode(Given(rank.rank(), all, format), format));
+      const DeviceArray<char> out(block * size_bytes), gathered(all * size_bytes);
       char* const mine = memory.data() + rank.rank() * block * size_bytes;
       const auto type = TypeOf(format);
       // Out of place, then in place, then both ways back.
@@ -130,22 +130,22 @@ TEST(NcclCollectivesTest, ScattersSumsByBlocksAndGathersThemBack) {
                 ncclSuccess);
       ASSERT_EQ(ncclAllGather(mine, memory.data(), block, type, rank.comm(), rank.stream()),
                 ncclSuccess);
-      rank.stream().Synchronize();
-      const auto sums = Decode(gathered.Read<char>(), format);
+      Synchronize(rank.stream());
+      const auto sums = Decode(gathered.Get(), format);
       for (int64_t i = 0; i < all; ++i) ASSERT_NEAR(sums[i], expected[i], HalfUnit(format)) << i;
-      EXPECT_EQ(memory.Read<char>(), gathered.Read<char>());
+      EXPECT_EQ(memory.Get(), gathered.Get());
     });
   }
 }
 
 TEST(NcclCollectivesTest, BroadcastsFromTheRootWithoutReadingOthers) {
   RunCommunicator(kRanks, [](Rank& rank) {
-    const DeviceMemory memory(Given(rank.rank(), kCount));
+    const DeviceArray memory(Given(rank.rank(), kCount));
     ASSERT_EQ(ncclBroadcast(rank.rank() == 2 ? memory.data() : nullptr, memory.data(), kCount,
                             ncclFloat32, 2, rank.comm(), rank.stream()),
               ncclSuccess);
-    rank.stream().Synchronize();
-    EXPECT_EQ(memory.Read<float>(), Given(2, kCount));
+    Synchronize(rank.stream());
+    EXPECT_EQ(memory.Get(), Given(2, kCount));
   });
 }
 
@@ -163,11 +163,11 @@ TEST(NcclCollectivesTest, SplitsByColorAndOrdersByKey) {
     EXPECT_EQ(ncclCommUserRank(part, &new_rank), ncclSuccess);
     EXPECT_EQ(size, 3);
     EXPECT_EQ(new_rank, 2 - rank.rank());  // descending by the keys
-    const DeviceMemory one(std::vector<int32_t>{rank.rank()}), all(3 * sizeof(int32_t));
+    const DeviceArray<int32_t> one(std::vector<int32_t>{rank.rank()}), all(3);
     ASSERT_EQ(ncclAllGather(one.data(), all.data(), 1, ncclInt32, part, rank.stream()),
               ncclSuccess);
-    rank.stream().Synchronize();
-    EXPECT_EQ(all.Read<int32_t>(), (std::vector<int32_t>{2, 1, 0}));
+    Synchronize(rank.stream());
+    EXPECT_EQ(all.Get(), (std::vector<int32_t>{2, 1, 0}));
     EXPECT_EQ(ncclCommDestroy(part), ncclSuccess);
   });
 }
@@ -179,9 +179,10 @@ TEST(NcclCollectivesTest, TwoCommunicatorsOnTwoStreamsGoOnBySides) {
     RunCommunicator(2, [](Rank& rank) {
       ncclComm_t other = nullptr;
       ASSERT_EQ(ncclCommSplit(rank.comm(), 0, rank.rank(), &other, nullptr), ncclSuccess);
-      const Stream second;
-      const DeviceMemory x(std::vector<float>(8, 1)), y(std::vector<float>(8, 2));
-      const auto reduce = [&](ncclComm_t comm, const DeviceMemory& memory, cudaStream_t stream) {
+      const TestStream second;
+      const DeviceArray<float> x(std::vector<float>(8, 1)), y(std::vector<float>(8, 2));
+      const auto reduce = [&](ncclComm_t comm, const DeviceArray<float>& memory,
+                              cudaStream_t stream) {
         ASSERT_EQ(
             ncclAllReduce(memory.data(), memory.data(), 8, ncclFloat32, ncclSum, comm, stream),
             ncclSuccess);
@@ -189,10 +190,10 @@ TEST(NcclCollectivesTest, TwoCommunicatorsOnTwoStreamsGoOnBySides) {
       if (rank.rank() == 0) reduce(rank.comm(), x, rank.stream());
       reduce(other, y, second);
       if (rank.rank() == 1) reduce(rank.comm(), x, rank.stream());
-      rank.stream().Synchronize();
-      second.Synchronize();
-      EXPECT_EQ(x.Read<float>(), std::vector<float>(8, 2));
-      EXPECT_EQ(y.Read<float>(), std::vector<float>(8, 4));
+      Synchronize(rank.stream());
+      Synchronize(second);
+      EXPECT_EQ(x.Get(), std::vector<float>(8, 2));
+      EXPECT_EQ(y.Get(), std::vector<float>(8, 4));
       EXPECT_EQ(ncclCommDestroy(other), ncclSuccess);
     });
   }
@@ -201,13 +202,13 @@ TEST(NcclCollectivesTest, TwoCommunicatorsOnTwoStreamsGoOnBySides) {
 TEST(NcclCollectivesTest, ReadsBuffersWhenTheStreamReachesIt) {
   const StreamOrderScope adversarial(StreamOrder::kAdversarial);
   RunCommunicator(2, [](Rank& rank) {
-    const DeviceMemory memory(std::vector<float>(8, 1));
+    const DeviceArray memory(std::vector<float>(8, 1));
     ASSERT_EQ(cudaMemsetAsync(memory.data(), 0, 8 * sizeof(float), rank.stream()), cudaSuccess);
     ASSERT_EQ(ncclAllReduce(memory.data(), memory.data(), 8, ncclFloat32, ncclSum, rank.comm(),
                             rank.stream()),
               ncclSuccess);
-    rank.stream().Synchronize();
-    EXPECT_EQ(memory.Read<float>(), std::vector<float>(8, 0));
+    Synchronize(rank.stream());
+    EXPECT_EQ(memory.Get(), std::vector<float>(8, 0));
   });
 }
 

@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-ncclResult_t AllReduce(const Rank& rank, const DeviceMemory& memory, size_t count,
+ncclResult_t AllReduce(const Rank& rank, const DeviceArray<float>& memory, size_t count,
                        ncclDataType_t type = ncclFloat32) {
   return ncclAllReduce(memory.data(), memory.data(), count, type, ncclSum, rank.comm(),
                        rank.stream());
@@ -47,7 +47,7 @@ template <typename Call>
 void ExpectMismatch(Call call, const ::testing::Matcher<std::string>& words) {
   std::atomic<bool> first_is_done = false, second_is_done = false;
   RunCommunicator(2, [&](Rank& rank) {
-    const DeviceMemory memory(std::vector<float>(16, 1));
+    const DeviceArray<float> memory(std::vector<float>(16, 1));
     InOrder(rank, first_is_done, [&] {
       const ncclResult_t result = call(rank, memory);
       EXPECT_EQ(result, rank.rank() == 0 ? ncclSuccess : ncclInvalidUsage);
@@ -67,7 +67,7 @@ void ExpectMismatch(Call call, const ::testing::Matcher<std::string>& words) {
 
 TEST(NcclFaultsTest, FindsAMismatchedCount) {
   ExpectMismatch(
-      [](Rank& rank, const DeviceMemory& memory) {
+      [](Rank& rank, const DeviceArray<float>& memory) {
         return AllReduce(rank, memory, rank.rank() == 0 ? 8 : 9);
       },
       AllOf(HasSubstr("communicator 'world'"), HasSubstr("rank 1 calls ncclAllReduce of 9 fp32"),
@@ -77,7 +77,7 @@ TEST(NcclFaultsTest, FindsAMismatchedCount) {
 
 TEST(NcclFaultsTest, FindsAMismatchedType) {
   ExpectMismatch(
-      [](Rank& rank, const DeviceMemory& memory) {
+      [](Rank& rank, const DeviceArray<float>& memory) {
         return AllReduce(rank, memory, 8, rank.rank() == 0 ? ncclFloat32 : ncclBfloat16);
       },
       HasSubstr("type bf16 against fp32"));
@@ -85,7 +85,7 @@ TEST(NcclFaultsTest, FindsAMismatchedType) {
 
 TEST(NcclFaultsTest, FindsCollectivesInAnotherOrder) {
   ExpectMismatch(
-      [](Rank& rank, const DeviceMemory& memory) {
+      [](Rank& rank, const DeviceArray<float>& memory) {
         return rank.rank() == 0 ? AllReduce(rank, memory, 8)
                                 : ncclBroadcast(memory.data(), memory.data(), 8, ncclFloat32, 0,
                                                 rank.comm(), rank.stream());
@@ -95,13 +95,13 @@ TEST(NcclFaultsTest, FindsCollectivesInAnotherOrder) {
 
 TEST(NcclFaultsTest, FindsAMismatchedReductionAndRoot) {
   ExpectMismatch(
-      [](Rank& rank, const DeviceMemory& memory) {
+      [](Rank& rank, const DeviceArray<float>& memory) {
         return ncclAllReduce(memory.data(), memory.data(), 8, ncclFloat32,
                              rank.rank() == 0 ? ncclSum : ncclMax, rank.comm(), rank.stream());
       },
       HasSubstr("reduction max against sum"));
   ExpectMismatch(
-      [](Rank& rank, const DeviceMemory& memory) {
+      [](Rank& rank, const DeviceArray<float>& memory) {
         return ncclBroadcast(memory.data(), memory.data(), 8, ncclFloat32, rank.rank(), rank.comm(),
                              rank.stream());
       },
@@ -110,7 +110,7 @@ TEST(NcclFaultsTest, FindsAMismatchedReductionAndRoot) {
 
 TEST(NcclFaultsTest, FindsAMessageOfAnotherSize) {
   ExpectMismatch(
-      [](Rank& rank, const DeviceMemory& memory) {
+      [](Rank& rank, const DeviceArray<float>& memory) {
         return rank.rank() == 0
                    ? ncclSend(memory.data(), 8, ncclFloat32, 1, rank.comm(), rank.stream())
                    : ncclRecv(memory.data(), 4, ncclFloat32, 0, rank.comm(), rank.stream());
@@ -121,7 +121,7 @@ TEST(NcclFaultsTest, FindsAMessageOfAnotherSize) {
 TEST(NcclFaultsTest, NamesTheRankThatDoesNotCome) {
   const WaitTimeoutScope patience(0.3);
   RunCommunicator(3, [](Rank& rank) {
-    const DeviceMemory memory(std::vector<float>(8, 1));
+    const DeviceArray<float> memory(std::vector<float>(8, 1));
     if (rank.rank() == 1) {  // stays away, but stays alive
       std::this_thread::sleep_for(std::chrono::milliseconds(900));
       return;
@@ -136,7 +136,7 @@ TEST(NcclFaultsTest, FindsAnExchangeThatIsNotGrouped) {
   const WaitTimeoutScope patience(0.3);
   RunCommunicator(2, [](Rank& rank) {
     const int peer = 1 - rank.rank();
-    const DeviceMemory send(std::vector<float>(8, 1)), receive(8 * sizeof(float));
+    const DeviceArray<float> send(std::vector<float>(8, 1)), receive(8);
     ASSERT_EQ(ncclSend(send.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream()), ncclSuccess);
     ASSERT_EQ(ncclRecv(receive.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream()),
               ncclSuccess);
@@ -152,8 +152,8 @@ TEST(NcclFaultsTest, FindsAnExchangeOnTwoStreamsThatIsNotGrouped) {
   const WaitTimeoutScope patience(0.3);
   RunCommunicator(2, [](Rank& rank) {
     const int peer = 1 - rank.rank();
-    const Stream other;
-    const DeviceMemory send(std::vector<float>(8, 1)), receive(8 * sizeof(float));
+    const TestStream other;
+    const DeviceArray<float> send(std::vector<float>(8, 1)), receive(8);
     ncclSend(send.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream());
     ncclRecv(receive.data(), 8, ncclFloat32, peer, rank.comm(), other);
     EXPECT_THAT(FaultOf(rank), HasSubstr("ncclSend of 8 fp32"));
@@ -163,9 +163,10 @@ TEST(NcclFaultsTest, FindsAnExchangeOnTwoStreamsThatIsNotGrouped) {
 
 TEST(NcclFaultsTest, ChecksBuffers) {
   RunCommunicator(1, [](Rank& rank) {
-    const DeviceMemory memory(std::vector<float>(16, 1));
+    const DeviceArray<float> memory(std::vector<float>(16, 1));
     float host[16] = {};
-    float* const at = memory.as<float>();
+    void* const off_by_two = reinterpret_cast<char*>(memory.data()) + 2;
+    float* const at = memory.data();
     const auto refused = [&](ncclResult_t result, const std::string& words) {
       EXPECT_EQ(result, ncclInvalidArgument);
       EXPECT_THAT(rank.LastError(), HasSubstr(words));
@@ -176,17 +177,17 @@ TEST(NcclFaultsTest, ChecksBuffers) {
     refused(reduce(host, at, 8), "the send buffer is not inside one device allocation");
     refused(reduce(at, at, 17), "is not inside one device allocation");
     refused(reduce(at, at + 4, 8), "its receive buffer overlaps the send buffer of the same call");
-    refused(reduce(memory.data() + 2, memory.data() + 2, 4), "is not aligned to its elements");
+    refused(reduce(off_by_two, off_by_two, 4), "is not aligned to its elements");
     EXPECT_EQ(reduce(at, at + 8, 8), ncclSuccess);
-    rank.stream().Synchronize();
+    Synchronize(rank.stream());
   });
 }
 
 TEST(NcclFaultsTest, TakesGathersAndScattersInPlaceAtTheRanksOwnBlockOnly) {
   RunCommunicator(2, [](Rank& rank) {
-    const DeviceMemory memory(std::vector<float>(16, 1));
-    float* const own = memory.as<float>() + 8 * rank.rank();
-    float* const other = memory.as<float>() + 8 * (1 - rank.rank());
+    const DeviceArray<float> memory(std::vector<float>(16, 1));
+    float* const own = memory.data() + 8 * rank.rank();
+    float* const other = memory.data() + 8 * (1 - rank.rank());
     EXPECT_EQ(ncclAllGather(other, memory.data(), 8, ncclFloat32, rank.comm(), rank.stream()),
               ncclInvalidArgument);
     EXPECT_EQ(ncclReduceScatter(memory.data(), other, 8, ncclFloat32, ncclSum, rank.comm(),
@@ -197,17 +198,17 @@ TEST(NcclFaultsTest, TakesGathersAndScattersInPlaceAtTheRanksOwnBlockOnly) {
     EXPECT_EQ(
         ncclReduceScatter(memory.data(), own, 8, ncclFloat32, ncclSum, rank.comm(), rank.stream()),
         ncclSuccess);
-    rank.stream().Synchronize();
+    Synchronize(rank.stream());
   });
 }
 
 TEST(NcclFaultsTest, FindsBuffersOfOneGroupThatOverlap) {
   RunCommunicator(2, [](Rank& rank) {
     const int peer = 1 - rank.rank();
-    const DeviceMemory memory(std::vector<float>(16, 1));
+    const DeviceArray<float> memory(std::vector<float>(16, 1));
     ncclGroupStart();
     ncclSend(memory.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream());
-    ncclRecv(memory.as<float>() + 4, 8, ncclFloat32, peer, rank.comm(), rank.stream());
+    ncclRecv(memory.data() + 4, 8, ncclFloat32, peer, rank.comm(), rank.stream());
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
     EXPECT_THAT(rank.LastError(), HasSubstr("its receive buffer overlaps the send buffer of "
                                             "ncclSend"));
@@ -230,9 +231,9 @@ TEST(NcclFaultsTest, FindsABufferThatIsFreedTooEarly) {
 
 TEST(NcclFaultsTest, FindsAStreamOfAnotherDevice) {
   RunCommunicator(1, [](Rank& rank) {
-    const DeviceMemory memory(std::vector<float>(8, 1));
+    const DeviceArray<float> memory(std::vector<float>(8, 1));
     cudaSetDevice(1);
-    const Stream stream;
+    const TestStream stream;
     EXPECT_EQ(
         ncclAllReduce(memory.data(), memory.data(), 8, ncclFloat32, ncclSum, rank.comm(), stream),
         ncclInvalidArgument);
@@ -257,10 +258,10 @@ TEST(NcclFaultsTest, LetsRanksShareADeviceWhereATestAllowsIt) {
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   RunRanks(2, [&](int number) {
     Rank rank(2, id, number, "shared");
-    const DeviceMemory memory(std::vector<float>(8, 1));
+    const DeviceArray<float> memory(std::vector<float>(8, 1));
     ASSERT_EQ(AllReduce(rank, memory, 8), ncclSuccess);
-    rank.stream().Synchronize();
-    EXPECT_EQ(memory.Read<float>(), std::vector<float>(8, 2));
+    Synchronize(rank.stream());
+    EXPECT_EQ(memory.Get(), std::vector<float>(8, 2));
   });
   SetNcclSharedDevices(false);
 }
@@ -284,14 +285,14 @@ TEST(NcclFaultsTest, NamesTheRanksThatAreMissingAtTheStart) {
 TEST(NcclFaultsTest, AbortLetsPendingOperationsGo) {
   RunCommunicator(2, [](Rank& rank) {
     if (rank.rank() == 1) return;
-    const DeviceMemory memory(std::vector<float>(8, 1));
+    const DeviceArray<float> memory(std::vector<float>(8, 1));
     ASSERT_EQ(AllReduce(rank, memory, 8), ncclSuccess);
     EXPECT_EQ(cudaStreamQuery(rank.stream()), cudaErrorNotReady);
     EXPECT_EQ(ncclCommDestroy(rank.comm()), ncclInvalidUsage);
     EXPECT_THAT(rank.LastError(), HasSubstr("1 operations are pending"));
     EXPECT_EQ(ncclCommAbort(rank.ReleaseComm()), ncclSuccess);
-    rank.stream().Synchronize();
-    EXPECT_EQ(memory.Read<float>(), std::vector<float>(8, 1));
+    Synchronize(rank.stream());
+    EXPECT_EQ(memory.Get(), std::vector<float>(8, 1));
   });
 }
 
@@ -299,10 +300,10 @@ TEST(NcclFaultsTest, ReportsInjectedErrorsFromTheirOperationOn) {
   InjectNcclFailure(
       {.communicator = "world", .rank = 1, .operation = 1, .async_error = ncclRemoteError});
   RunCommunicator(2, [](Rank& rank) {
-    const DeviceMemory memory(std::vector<float>(8, 1));
+    const DeviceArray<float> memory(std::vector<float>(8, 1));
     ncclResult_t error = ncclInternalError;
     ASSERT_EQ(AllReduce(rank, memory, 8), ncclSuccess);
-    rank.stream().Synchronize();
+    Synchronize(rank.stream());
     EXPECT_EQ(ncclCommGetAsyncError(rank.comm(), &error), ncclSuccess);
     EXPECT_EQ(error, ncclSuccess);
     ASSERT_EQ(AllReduce(rank, memory, 8), ncclSuccess);
@@ -310,7 +311,7 @@ TEST(NcclFaultsTest, ReportsInjectedErrorsFromTheirOperationOn) {
     EXPECT_EQ(ncclCommGetAsyncError(rank.comm(), &error), ncclSuccess);
     EXPECT_EQ(error, rank.rank() == 1 ? ncclRemoteError : ncclSuccess);
     EXPECT_EQ(ncclCommAbort(rank.ReleaseComm()), ncclSuccess);
-    rank.stream().Synchronize();
+    Synchronize(rank.stream());
   });
   ClearNcclFailures();
 }
@@ -319,7 +320,7 @@ TEST(NcclFaultsTest, RefusesWhatIsNoCommunicator) {
   RunCommunicator(1, [](Rank& rank) {
     const ncclComm_t comm = rank.ReleaseComm();
     ASSERT_EQ(ncclCommDestroy(comm), ncclSuccess);
-    const DeviceMemory memory(std::vector<float>(8, 1));
+    const DeviceArray<float> memory(std::vector<float>(8, 1));
     for (const ncclComm_t bad : {comm, ncclComm_t{nullptr}}) {
       EXPECT_EQ(
           ncclAllReduce(memory.data(), memory.data(), 8, ncclFloat32, ncclSum, bad, rank.stream()),

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/cuda_emulation/device_fixture.h"
+#include "tests/cuda_emulation/doubles_testing.h"
 #include "tests/cuda_emulation/nccl/nccl_double.h"
 #include "tests/cuda_emulation/runtime/device.h"
 
@@ -30,7 +30,7 @@ class Rank {
 
   int rank() const { return rank_; }
   ncclComm_t comm() const { return comm_; }
-  const Stream& stream() const { return stream_; }
+  const TestStream& stream() const { return stream_; }
   std::string LastError() const { return ncclGetLastError(comm_); }
   // The communicator now belongs to the caller, who destroys it.
   ncclComm_t ReleaseComm() { return std::exchange(comm_, nullptr); }
@@ -38,7 +38,7 @@ class Rank {
  private:
   int rank_;
   ncclComm_t comm_ = nullptr;
-  Stream stream_;
+  TestStream stream_;
 };
 
 // Runs `body` for each rank of a new communicator "world", on device `rank`. Afterwards devices

@@ -1,8 +1,7 @@
-// Device memory, streams and rank threads for the tests of the library doubles.
+// Rank threads, stream orders and numbers for the tests of the library doubles.
 #pragma once
 
 #include <cuda_runtime.h>
-#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <exception>
@@ -11,64 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/cuda_emulation/emulation_testing.h"
 #include "tests/cuda_emulation/number_formats.h"
 #include "tests/cuda_emulation/runtime/stream_queue.h"
 
 namespace tessera::cuda_emulation::testing {
 
-// Memory of the current device.
-class DeviceMemory {
- public:
-  explicit DeviceMemory(int64_t num_bytes) : num_bytes_(num_bytes) {
-    EXPECT_EQ(cudaMalloc(&pointer_, static_cast<size_t>(num_bytes)), cudaSuccess);
-  }
-  template <typename T>
-  explicit DeviceMemory(const std::vector<T>& values)
-      : DeviceMemory(static_cast<int64_t>(values.size() * sizeof(T))) {
-    Write(values);
-  }
-  ~DeviceMemory() { EXPECT_EQ(cudaFree(pointer_), cudaSuccess); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-  char* data() const { return static_cast<char*>(pointer_); }
-  template <typename T>
-  T* as() const {
-    return static_cast<T*>(pointer_);
-  }
-  template <typename T>
-  void Write(const std::vector<T>& values) const {
-    EXPECT_EQ(
-        cudaMemcpy(pointer_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-        cudaSuccess);
-  }
-  template <typename T>
-  std::vector<T> Read() const {
-    std::vector<T> values(static_cast<size_t>(num_bytes_) / sizeof(T));
-    EXPECT_EQ(
-        cudaMemcpy(values.data(), pointer_, values.size() * sizeof(T), cudaMemcpyDeviceToHost),
-        cudaSuccess);
-    return values;
-  }
-
- private:
-  int64_t num_bytes_;
-  void* pointer_ = nullptr;
-};
-
-class Stream {
- public:
-  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-
-  operator cudaStream_t() const { return stream_; }  // NOLINT
-  void Synchronize() const { EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess); }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
+inline void Synchronize(const TestStream& stream) { Expect(cudaStreamSynchronize(stream)); }
 
 // Back to the order and the patience of the start when a test ends.
 class StreamOrderScope {
