@@ -12,7 +12,6 @@ namespace tessera::kernels::cuda {
 __device__ __forceinline__ uint4 PhiloxBlock(uint2 key, uint64_t block) {
   uint4 counter =
       make_uint4(static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0U, 0U);
-#pragma unroll
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = static_cast<uint64_t>(0xD2511F53U) * counter.x;
     const uint64_t product1 = static_cast<uint64_t>(0xCD9E8D57U) * counter.z;

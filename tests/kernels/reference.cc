@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace tessera::kernels::reference {
@@ -128,29 +129,37 @@ Doubles Rope(int64_t num_rows, int64_t sequence, int64_t num_heads, int64_t head
 
 AttentionResult Attention(const AttentionShape& shape, const Doubles& q, const Doubles& k,
                           const Doubles& v) {
+  return AttentionOverKeys(shape, q, k, v, 0, shape.sequence);
+}
+
+AttentionResult AttentionOverKeys(const AttentionShape& shape, const Doubles& q, const Doubles& k,
+                                  const Doubles& v, int64_t first_key, int64_t end_key) {
   const auto [batch, s, heads, kv_heads, d, scale] = shape;
   AttentionResult result{Doubles(shape.NumRows() * shape.QueryWidth(), 0.0),
-                         Doubles(batch * heads * s), Doubles(batch * heads * s * s, 0.0)};
+                         Doubles(batch * heads * s, -std::numeric_limits<double>::infinity()),
+                         Doubles(batch * heads * s * s, 0.0)};
   for (int64_t task = 0; task < batch * heads * s; ++task) {
     const int64_t b = task / (heads * s);
     const int64_t h = task / s % heads;
     const int64_t i = task % s;
     const int64_t kv_head = h / (heads / kv_heads);
+    const int64_t end = std::min(i + 1, end_key);
+    if (first_key >= end) continue;
     double* const p = result.probabilities.data() + task * s;
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = first_key; j < end; ++j) {
       const int64_t kv_at = ((b * s + j) * kv_heads + kv_head) * d;
       for (int64_t c = 0; c < d; ++c) {
         p[j] += q[((b * s + i) * heads + h) * d + c] * k[kv_at + c] * scale;
       }
     }
-    const double max = *std::max_element(p, p + i + 1);
+    const double max = *std::max_element(p + first_key, p + end);
     double sum = 0;
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = first_key; j < end; ++j) {
       p[j] = std::exp(p[j] - max);
       sum += p[j];
     }
     result.log_sum_exp[task] = max + std::log(sum);
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = first_key; j < end; ++j) {
       p[j] /= sum;
       for (int64_t c = 0; c < d; ++c) {
         result.out[((b * s + i) * heads + h) * d + c] +=
@@ -209,6 +218,30 @@ CrossEntropyResult CrossEntropy(int64_t num_rows, int64_t num_columns, int64_t n
     }
   }
   return result;
+}
+
+Doubles TokenPermute(int64_t width, const Doubles& x, const std::vector<int32_t>& source_row,
+                     const Doubles& scale) {
+  Doubles out(source_row.size() * width, 0.0);
+  for (size_t row = 0; row < source_row.size(); ++row) {
+    if (source_row[row] < 0) continue;
+    for (int64_t i = 0; i < width; ++i) {
+      out[row * width + i] = x[source_row[row] * width + i] * scale[row];
+    }
+  }
+  return out;
+}
+
+Doubles TokenUnpermute(int64_t width, int64_t copies, const Doubles& x,
+                       const std::vector<int32_t>& routed_row, const Doubles& weight) {
+  Doubles out(routed_row.size() / copies * width, 0.0);
+  for (size_t copy = 0; copy < routed_row.size(); ++copy) {
+    if (routed_row[copy] < 0) continue;
+    for (int64_t i = 0; i < width; ++i) {
+      out[copy / copies * width + i] += x[routed_row[copy] * width + i] * weight[copy];
+    }
+  }
+  return out;
 }
 
 }  // namespace tessera::kernels::reference

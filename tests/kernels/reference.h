@@ -55,6 +55,10 @@ struct AttentionResult {
 };
 AttentionResult Attention(const AttentionShape& shape, const Doubles& q, const Doubles& k,
                           const Doubles& v);
+// Over the keys [first_key, end_key) alone: what a rank of a ring computes. A query that sees none
+// of them has out 0 and log-sum-exp -infinity.
+AttentionResult AttentionOverKeys(const AttentionShape& shape, const Doubles& q, const Doubles& k,
+                                  const Doubles& v, int64_t first_key, int64_t end_key);
 
 struct AttentionGrads {
   Doubles dq, dk, dv;
@@ -68,5 +72,14 @@ struct CrossEntropyResult {
 };
 CrossEntropyResult CrossEntropy(int64_t num_rows, int64_t num_columns, int64_t num_valid,
                                 const Doubles& logits, const std::vector<int32_t>& labels);
+
+// out[num_rows, width]: row source_row[r] of x times scale[r], zeros where it is negative.
+Doubles TokenPermute(int64_t width, const Doubles& x, const std::vector<int32_t>& source_row,
+                     const Doubles& scale);
+
+// out[num_tokens, width]: the sum over each token's copies of row routed_row[t, j] of x times
+// weight[t, j], without those that are negative.
+Doubles TokenUnpermute(int64_t width, int64_t copies, const Doubles& x,
+                       const std::vector<int32_t>& routed_row, const Doubles& weight);
 
 }  // namespace tessera::kernels::reference
