@@ -69,8 +69,8 @@ class DeviceArray {
 };
 
 template <class... Parameters, class... Arguments>
-cudaError_t Enqueue(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-                    size_t dynamic_bytes, const Arguments&... arguments) {
+cudaError_t Launch(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                   size_t dynamic_bytes, const Arguments&... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
@@ -81,10 +81,10 @@ cudaError_t Enqueue(cudaStream_t stream, void (*kernel)(Parameters...), dim3 gri
 
 // Launches a kernel and waits for it.
 template <class... Parameters, class... Arguments>
-void Run(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_bytes,
-         const Arguments&... arguments) {
+void LaunchAndWait(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_bytes,
+                   const Arguments&... arguments) {
   const TestStream stream;
-  Expect(Enqueue(stream, kernel, grid, block, dynamic_bytes, arguments...));
+  Expect(Launch(stream, kernel, grid, block, dynamic_bytes, arguments...));
   Expect(cudaStreamSynchronize(stream));
 }
 
@@ -95,7 +95,7 @@ std::string FaultOf(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t
   std::string message = "no fault";
   {
     const TestStream stream;
-    Expect(Enqueue(stream, kernel, grid, block, dynamic_bytes, arguments...));
+    Expect(Launch(stream, kernel, grid, block, dynamic_bytes, arguments...));
     try {
       cudaStreamSynchronize(stream);
     } catch (const Fault& fault) {

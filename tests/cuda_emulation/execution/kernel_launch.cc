@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "tests/cuda_emulation/execution/block_runner.h"
+#include "tests/cuda_emulation/execution/dynamic_shared.h"
 #include "tests/cuda_emulation/execution/settings.h"
-#include "tests/cuda_emulation/execution/shared_memory.h"
+#include "tests/cuda_emulation/execution/static_shared.h"
 #include "tests/cuda_emulation/execution/symbols.h"
 #include "tests/cuda_emulation/execution/worker_pool.h"
 #include "tests/cuda_emulation/runtime/fault.h"
@@ -90,7 +91,9 @@ class BlockQueue {
     try {
       runner->Begin(launch_, settings_);
       ReserveDynamicShared(launch_.dynamic_bytes);
+      StaticSharedMemory static_shared(launch_.function);
       for (int64_t next; (next = next_.fetch_add(1)) < launch_.num_blocks();) {
+        static_shared.BeforeBlock();
         RunBlock(*runner, IndexOf(order_.BlockAt(next), launch_.grid));
       }
       Runners().Return(std::move(runner));

@@ -3,10 +3,15 @@
 #include <atomic>
 
 namespace tessera::cuda_emulation {
+namespace {
+
+std::atomic<uint64_t> num_threads{0};
+thread_local constinit uint64_t number = 0;
+
+}  // namespace
 
 uint64_t CurrentHostThread() {
-  static std::atomic<uint64_t> num_threads{0};
-  thread_local const uint64_t number = ++num_threads;
+  if (number == 0) number = ++num_threads;
   return number;
 }
 

@@ -44,6 +44,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const cudaError_t error = CheckStream(stream, "cudaStreamSynchronize");
   if (error != cudaSuccess) return error;
   if (stream->capture != nullptr) {
+    stream->capture->is_invalid = true;
     return Refuse(cudaErrorStreamCaptureUnsupported, "cudaStreamSynchronize of a captured stream");
   }
   RunUntil(

@@ -1,4 +1,4 @@
-#include "tests/cuda_emulation/execution/shared_memory.h"
+#include "tests/cuda_emulation/execution/dynamic_shared.h"
 
 #include <algorithm>
 #include <cstring>
