@@ -52,7 +52,7 @@ struct SwiGluBackwardOp {
   }
 };
 
-template <typename T, base::Epilogue kEpilogue>
+template <typename T, base::Epilogue kEpilogue, bool kHasBias>
 struct EpilogueOp {
   T* __restrict__ c;
   const T* __restrict__ bias;
@@ -70,7 +70,7 @@ struct EpilogueOp {
 #pragma unroll
       for (int j = 0; j < kSize; ++j) values[j] *= GeluGrad(inputs[j]);
     } else {
-      if (bias != nullptr) AddBias<kSize>(column, values);
+      if constexpr (kHasBias) AddBias<kSize>(column, values);
       if constexpr (kEpilogue == base::Epilogue::kBiasGelu) {
         Store<kSize>(values, aux + at);
 #pragma unroll
@@ -89,16 +89,16 @@ struct EpilogueOp {
   }
 };
 
-template <base::Epilogue kEpilogue>
+template <base::Epilogue kEpilogue, bool kHasBias>
 void LaunchEpilogue(const LaunchContext& context, const MatMulArgs& args) {
   WithFloatType(args.c.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     constexpr int kSize = kVectorSize<T>;
     const bool vectorize =
         CanVectorize(kSize, {args.c.data, args.bias.data, args.aux.data}, {args.ldc, args.n});
-    LaunchRows<kSize>(
-        context, "epilogue of a matrix product", args.m, args.n, vectorize,
-        EpilogueOp<T, kEpilogue>{args.c.As<T>(), args.bias.As<T>(), args.aux.As<T>(), args.ldc});
+    LaunchRows<kSize>(context, "epilogue of a matrix product", args.m, args.n, vectorize,
+                      EpilogueOp<T, kEpilogue, kHasBias>{args.c.As<T>(), args.bias.As<T>(),
+                                                         args.aux.As<T>(), args.ldc});
   });
 }
 
@@ -131,11 +131,12 @@ void MatMulEpilogue(const LaunchContext& context, const MatMulArgs& args) {
     case base::Epilogue::kNone:
       return;
     case base::Epilogue::kBias:
-      return LaunchEpilogue<base::Epilogue::kBias>(context, args);
+      return LaunchEpilogue<base::Epilogue::kBias, true>(context, args);
     case base::Epilogue::kBiasGelu:
-      return LaunchEpilogue<base::Epilogue::kBiasGelu>(context, args);
+      return args.bias ? LaunchEpilogue<base::Epilogue::kBiasGelu, true>(context, args)
+                       : LaunchEpilogue<base::Epilogue::kBiasGelu, false>(context, args);
     case base::Epilogue::kGeluGrad:
-      return LaunchEpilogue<base::Epilogue::kGeluGrad>(context, args);
+      return LaunchEpilogue<base::Epilogue::kGeluGrad, false>(context, args);
   }
 }
 

@@ -21,7 +21,7 @@ inline constexpr int64_t kElementBlocksPerMultiprocessor = 8;
 
 // Op: `template <int kSize> __device__ void Run(int64_t i) const`, on elements [i, i + kSize).
 template <int kSize, typename Op>
-__global__ void __launch_bounds__(kElementThreads) FlatKernel(int64_t n, Op op) {
+__global__ void __launch_bounds__(kElementThreads, 4) FlatKernel(int64_t n, Op op) {
   const int64_t num_threads = static_cast<int64_t>(gridDim.x) * kElementThreads;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kElementThreads + threadIdx.x;
   const int64_t num_packs = n / kSize;

@@ -130,13 +130,15 @@ template <typename T>
 struct PositionForwardOp {
   const T* __restrict__ table;
   T* __restrict__ x;
-  int64_t width, first_row, sequence;
+  int64_t width;
+  uint32_t first_position, sequence;
 
   template <int kSize>
   __device__ void Run(int64_t row, int64_t column) const {
     float values[kSize], terms[kSize];
     Load<kSize>(x + row * width + column, values);
-    Load<kSize>(table + (first_row + row) % sequence * width + column, terms);
+    const int64_t position = (first_position + static_cast<uint32_t>(row)) % sequence;
+    Load<kSize>(table + position * width + column, terms);
 #pragma unroll
     for (int j = 0; j < kSize; ++j) values[j] += terms[j];
     Store<kSize>(values, x + row * width + column);
@@ -148,11 +150,11 @@ template <typename T>
 struct PositionBackwardOp {
   const T* __restrict__ dx;
   float* __restrict__ dtable;
-  int64_t num_rows, width, first_row, sequence;
+  int64_t num_rows, width, first_position, sequence;
 
   template <int kSize>
   __device__ void Run(int64_t position, int64_t column) const {
-    int64_t row = (position - first_row) % sequence;
+    int64_t row = position - first_position;  // its first
     if (row < 0) row += sequence;
     if (row >= num_rows) return;
     float sums[kSize], values[kSize];
@@ -219,13 +221,16 @@ void EmbeddingBackward(const LaunchContext& context, const EmbeddingBackwardArgs
 }
 
 void PositionForward(const LaunchContext& context, const PositionForwardArgs& args) {
+  constexpr int64_t kMostRows = int64_t{1} << 31;  // divisions of 32 bits are far shorter
+  TESSERA_CHECK(args.num_rows <= kMostRows && args.sequence <= kMostRows, args.num_rows, " rows");
   WithFloatType(args.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     constexpr int kSize = kVectorSize<T>;
     LaunchRows<kSize>(context, "position embedding", args.num_rows, args.width,
                       CanVectorize(kSize, {args.table.data, args.x.data}, {args.width}),
                       PositionForwardOp<T>{args.table.As<T>(), args.x.As<T>(), args.width,
-                                           args.first_row, args.sequence});
+                                           static_cast<uint32_t>(args.first_row % args.sequence),
+                                           static_cast<uint32_t>(args.sequence)});
   });
 }
 
@@ -233,10 +238,11 @@ void PositionBackward(const LaunchContext& context, const PositionBackwardArgs& 
   WithFloatType(args.dx.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     constexpr int kSize = kVectorSize<float>;  // of the sums
-    LaunchRows<kSize>(context, "position embedding backward", args.sequence, args.width,
-                      CanVectorize(kSize, {args.dx.data, args.dtable.data}, {args.width}),
-                      PositionBackwardOp<T>{args.dx.As<T>(), args.dtable.As<float>(), args.num_rows,
-                                            args.width, args.first_row, args.sequence});
+    LaunchRows<kSize>(
+        context, "position embedding backward", args.sequence, args.width,
+        CanVectorize(kSize, {args.dx.data, args.dtable.data}, {args.width}),
+        PositionBackwardOp<T>{args.dx.As<T>(), args.dtable.As<float>(), args.num_rows, args.width,
+                              args.first_row % args.sequence, args.sequence});
   });
 }
 

@@ -12,6 +12,16 @@ namespace {
 
 constexpr int kMaxThreads = 512;  // of a block, so that each has 128 registers
 
+// Elements of a row in a thread's registers: more where rows are wide, as far as they fit.
+constexpr int kFewElements = 16;
+template <typename T>
+constexpr int kManyElements = sizeof(T) == 2 ? 32 : kFewElements;
+// The sums of two parameters for many elements need more than 128 registers.
+template <bool kCenters, int kElements>
+constexpr int kMaxRowThreads = kCenters&& kElements > kFewElements ? 384 : kMaxThreads;
+template <bool kCenters, int kElements>
+constexpr int64_t kMostWidth = int64_t{kElements} * kMaxRowThreads<kCenters, kElements>;
+
 template <typename T>
 struct BackwardParams {
   const T* dy;  // dx may be dy or residual_grad
@@ -116,7 +126,7 @@ struct ParameterSums {
 // kCenters: LayerNorm; else RMSNorm. x and dy are read once and lie in the registers of the row's
 // group. All groups of a block make the same number of turns, for they meet at barriers.
 template <bool kCenters, typename T, int kPacks>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kMaxRowThreads<kCenters, kPacks * kVectorSize<T>>)
     NormBackwardKernel(const BackwardParams<T> p, float* __restrict__ partial) {
   using Part = RowPart<T, kPacks>;
   constexpr int kSize = Part::kSize;
@@ -236,20 +246,21 @@ void LaunchLong(const LaunchContext& context, const NormBackwardArgs& args,
   LaunchColumnSums<kSize>(context, kName<kCenters>, args.num_rows, args.width,
                           ParameterGradOp<kCenters, T>{params}, args.dgamma.As<float>(),
                           args.dbeta.As<float>());
-  const LaunchShape shape = NormShape(context, args.num_rows, args.width, 16, kMaxThreads, 1024);
+  const LaunchShape shape =
+      NormShape(context, args.num_rows, args.width, kFewElements, kMaxThreads, 1024);
   Launch(kName<kCenters>, LongNormBackwardKernel<kCenters, kSize, T>, shape, context.stream,
          params);
 }
 
-template <bool kCenters, int kPacks, typename T>
+template <bool kCenters, int kElements, typename T>
 void LaunchShort(const LaunchContext& context, const NormBackwardArgs& args,
                  const BackwardParams<T>& params) {
-  constexpr int kElements = kPacks * kVectorSize<T>;
+  constexpr int kPacks = kElements / kVectorSize<T>;
   const int64_t sums_bytes = (kCenters ? 2 : 1) * args.width * static_cast<int64_t>(sizeof(float));
   // Each block costs sums in scratch: no more of them than multiprocessors hold, by registers.
-  constexpr bool kIsLean = !kCenters && sizeof(T) == 2 && kElements == 16;
-  LaunchShape shape =
-      NormShape(context, args.num_rows, args.width, kElements, kMaxThreads, kIsLean ? 1024 : 512);
+  constexpr bool kIsLean = !kCenters && sizeof(T) == 2 && kElements == kFewElements;
+  LaunchShape shape = NormShape(context, args.num_rows, args.width, kElements,
+                                kMaxRowThreads<kCenters, kElements>, kIsLean ? 1024 : 512);
   shape.grid.x =
       static_cast<unsigned>(std::min(int64_t{shape.grid.x}, context.scratch_bytes / sums_bytes));
   if (shape.block.y > 1) shape.shared_bytes = sums_bytes;
@@ -259,12 +270,6 @@ void LaunchShort(const LaunchContext& context, const NormBackwardArgs& args,
   AddPartialSums(context, partial, shape.grid.x, args.width, args.dgamma.As<float>(),
                  args.dbeta.As<float>());
 }
-
-// Packs of a row in a thread's registers: more where rows are wide.
-template <typename T>
-constexpr int kFewPacks = 16 / kVectorSize<T>;
-template <typename T>
-constexpr int kManyPacks = sizeof(T) == 2 ? 2 * kFewPacks<T> : kFewPacks<T>;
 
 template <bool kCenters, typename T>
 void LaunchBackward(const LaunchContext& context, const NormBackwardArgs& args) {
@@ -278,10 +283,10 @@ void LaunchBackward(const LaunchContext& context, const NormBackwardArgs& args) 
       {args.width});
   if (!vectorize) {
     LaunchLong<kCenters, 1>(context, args, params);
-  } else if (args.width <= kMaxThreads * kFewPacks<T> * kSize) {
-    LaunchShort<kCenters, kFewPacks<T>>(context, args, params);
-  } else if (args.width <= kMaxThreads * kManyPacks<T> * kSize) {
-    LaunchShort<kCenters, kManyPacks<T>>(context, args, params);
+  } else if (args.width <= kMostWidth<kCenters, kFewElements>) {
+    LaunchShort<kCenters, kFewElements>(context, args, params);
+  } else if (args.width <= kMostWidth<kCenters, kManyElements<T>>) {
+    LaunchShort<kCenters, kManyElements<T>>(context, args, params);
   } else {
     LaunchLong<kCenters, kSize>(context, args, params);
   }

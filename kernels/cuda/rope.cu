@@ -19,7 +19,8 @@ struct Frequencies {
 template <typename T>
 struct RopeParams {
   T* __restrict__ qk;  // at the first pair of the piece
-  int64_t num_rows, sequence, num_heads, head_dim, stride;
+  int64_t num_rows, num_heads, head_dim, stride;
+  uint32_t sequence;
   int num_pairs;  // of the piece
 };
 
@@ -32,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
   const int packs_per_head = p.num_pairs / kSize;
   const int num_packs = packs_per_head * static_cast<int>(p.num_heads);
   for (int64_t row = blockIdx.x; row < p.num_rows; row += gridDim.x) {
-    const auto position = static_cast<double>(row % p.sequence);
+    const auto position = static_cast<double>(static_cast<uint32_t>(row) % p.sequence);
     for (int i = static_cast<int>(threadIdx.x); i < p.num_pairs; i += kThreads) {
       const double turns = position * frequencies.turns[i];
       sincospif(static_cast<float>(2.0 * (turns - rint(turns))), &sines[i], &cosines[i]);
@@ -64,6 +65,8 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void Rope(const LaunchContext& context, const RopeArgs& args) {
+  constexpr int64_t kMostRows = int64_t{1} << 31;  // divisions of 32 bits are far shorter
+  TESSERA_CHECK(args.num_rows <= kMostRows && args.sequence <= kMostRows, args.num_rows, " rows");
   const int64_t half = args.head_dim / 2;
   const double direction = (args.inverse ? -1.0 : 1.0) / (2.0 * std::numbers::pi);
   const auto num_blocks = static_cast<unsigned>(
@@ -80,10 +83,10 @@ void Rope(const LaunchContext& context, const RopeArgs& args) {
       }
       const RopeParams<T> params{args.qk.As<T>() + begin,
                                  args.num_rows,
-                                 args.sequence,
                                  args.num_heads,
                                  args.head_dim,
                                  args.stride,
+                                 static_cast<uint32_t>(args.sequence),
                                  static_cast<int>(num_pairs)};
       if (CanVectorize(kSize, {args.qk.data}, {half, args.stride})) {
         Launch("rope", RopeKernel<T, kSize>, shape, context.stream, params, frequencies);
