@@ -186,6 +186,7 @@ TEST(CublasLtDoubleTest, OffersAlgorithmsThatAgreeWithinRoundingAndSpoilTheirWor
   const Matrix a(CUDA_R_32F, kM, kK, kM, 1), b(CUDA_R_32F, kK, kN, kK, 2);
   const Matrix d(CUDA_R_32F, kM, kN, kM, 3);
   Product product;
+  cublaslt::PreferAlgorithm(cublaslt::AlgorithmKind::kVector);
   EXPECT_EQ(product.Heuristic(a, b, d, d).size(), 2u) << "without workspace";
   product.AllowWorkspace(1 << 20);
   const auto results = product.Heuristic(a, b, d, d);
@@ -214,6 +215,7 @@ TEST(CublasLtDoubleTest, OffersThePreferredAlgorithmFirst) {
   const Matrix d(CUDA_R_32F, kM, kN, kM, 3);
   Product product;
   product.AllowWorkspace(1 << 20);
+  cublaslt::PreferAlgorithm(cublaslt::AlgorithmKind::kVector);
   EXPECT_EQ(product.Heuristic(a, b, d, d, 1)[0].workspaceSize, 0u);
   cublaslt::PreferAlgorithm(cublaslt::AlgorithmKind::kSplitK);
   EXPECT_GT(product.Heuristic(a, b, d, d, 1)[0].workspaceSize, 0u);
