@@ -296,6 +296,20 @@ TEST(NcclFaultsTest, AbortLetsPendingOperationsGo) {
   });
 }
 
+TEST(NcclFaultsTest, AbortEndsASplitThatWaits) {
+  RunCommunicator(2, [](Rank& rank) {
+    if (rank.rank() == 1) return;
+    std::thread watchdog([comm = rank.comm()] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the split waits by then
+      EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+    });
+    ncclComm_t part = nullptr;
+    EXPECT_EQ(ncclCommSplit(rank.ReleaseComm(), 0, 0, &part, nullptr), ncclInvalidUsage);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("the communicator was aborted"));
+    watchdog.join();
+  });
+}
+
 TEST(NcclFaultsTest, ReportsInjectedErrorsFromTheirOperationOn) {
   InjectNcclFailure(
       {.communicator = "world", .rank = 1, .operation = 1, .async_error = ncclRemoteError});

@@ -94,6 +94,7 @@ bool Clique::Arrive(const Place& place, bool* has_run) {
 void Clique::Abort(RankState& rank) {
   rank.is_aborted = true;
   aborted_ranks_.insert(rank.rank);
+  condition_.notify_all();  // a split that waits gives up too
 }
 
 std::string Clique::DescribeRank(int rank) const {

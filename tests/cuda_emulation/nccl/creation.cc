@@ -163,7 +163,13 @@ std::shared_ptr<RankState> JoinSplit(RankState& rank, int color, int key, const 
     clique.split_rounds().erase(number);
     clique.condition().notify_all();
   }
-  if (!WaitFor(clique.condition(), lock, [&] { return round->is_complete; })) {
+  const auto is_over = [&] { return round->is_complete || rank.is_aborted; };
+  const bool in_time = WaitFor(clique.condition(), lock, is_over);
+  if (!round->is_complete && rank.is_aborted) {
+    *problem = "ncclCommSplit: the communicator was aborted";
+    return nullptr;
+  }
+  if (!in_time) {
     *problem = "ncclCommSplit: only " + std::to_string(round->choices.size()) + " of " +
                std::to_string(clique.num_ranks()) + " ranks called it in time:";
     for (const SplitRound::Choice& choice : round->choices) {
