@@ -49,18 +49,16 @@ struct UnpermuteParams {
 
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kWarpSize* kRowsPerBlock)
-    UnpermuteKernel(UnpermuteParams<T> params) {
+    UnpermuteKernel(const UnpermuteParams<T> params) {
   const int64_t token = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
   if (token >= params.num_tokens) return;
-  const int32_t* const routed_row = params.routed_row + token * params.copies;
-  const float* const weight =
-      params.weight == nullptr ? nullptr : params.weight + token * params.copies;
+  const int64_t first = token * params.copies;
   for (int64_t at = int64_t{threadIdx.x} * kSize; at < params.width; at += kWarpSize * kSize) {
     float sums[kSize] = {};
-    for (int64_t copy = 0; copy < params.copies; ++copy) {
-      const int64_t row = routed_row[copy];
+    for (int64_t copy = first; copy < first + params.copies; ++copy) {
+      const int64_t row = params.routed_row[copy];
       if (row < 0) continue;
-      const float factor = weight == nullptr ? 1.0F : weight[copy];
+      const float factor = params.weight == nullptr ? 1.0F : params.weight[copy];
       float values[kSize];
       Load<kSize>(params.x + row * params.width + at, values);
 #pragma unroll
