@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t token = is_row ? index / sizes.num_heads : 0;
   const int64_t head = is_row ? index - token * sizes.num_heads : 0;
   const int64_t at = token * params.out_stride + head * sizes.head_dim;
-  const float sum = DotOfRows<kRowLanes>(params.dout + at, params.out + at, sizes.head_dim);
+  const float sum =
+      DotOfRows<kRowLanes>(params.dout + at, params.out + at, sizes.head_dim, sizes.has_quads);
   const int64_t batch = token / sizes.sequence;
   if (is_row && threadIdx.x % kRowLanes == 0) {
     delta[sizes.StatsRow(batch, head) + token - batch * sizes.sequence] = sum;

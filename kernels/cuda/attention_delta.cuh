@@ -13,10 +13,20 @@ namespace tessera::kernels::cuda {
 // sum of a * b over n elements, by kLanes neighbouring lanes of a warp; in all of them. All lanes
 // of the warp call it.
 template <int kLanes, typename T>
-__device__ __forceinline__ float DotOfRows(const T* a, const T* b, int n) {
+__device__ __forceinline__ float DotOfRows(const T* a, const T* b, int n, bool has_quads) {
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
   float sum = 0;
-  for (int i = static_cast<int>(threadIdx.x) % kLanes; i < n; i += kLanes) {
-    sum = fmaf(ToFloat(a[i]), ToFloat(b[i]), sum);
+  if (has_quads) {
+    for (int i = lane * kQuad; i < n; i += kLanes * kQuad) {
+      float left[kQuad];
+      float right[kQuad];
+      Load<kQuad>(a + i, left);
+      Load<kQuad>(b + i, right);
+#pragma unroll
+      for (int e = 0; e < kQuad; ++e) sum = fmaf(left[e], right[e], sum);
+    }
+  } else {
+    for (int i = lane; i < n; i += kLanes) sum = fmaf(ToFloat(a[i]), ToFloat(b[i]), sum);
   }
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2) {
@@ -45,7 +55,7 @@ __device__ __forceinline__ void LoadDelta(const BackwardParams<T>& params, int64
   for (int row = static_cast<int>(threadIdx.x) / kLanes; row < num_rows; row += rows_at_once) {
     const int64_t query = first + row;
     const int n = query < sizes.sequence ? sizes.head_dim : 0;
-    const float sum = DotOfRows<kLanes>(dout.Row(query), out.Row(query), n);
+    const float sum = DotOfRows<kLanes>(dout.Row(query), out.Row(query), n, sizes.has_quads);
     if (threadIdx.x % kLanes == 0) delta[row] = sum;
   }
 }

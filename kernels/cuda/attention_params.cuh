@@ -24,6 +24,7 @@ struct AttentionSizes {
   int group_size = 0;  // query heads that read one key/value head
   int head_dim = 0;
   float scale = 1;
+  bool has_quads = false;  // four elements of a row are moved at once
 
   // First element of (batch, head) in statistics [batch, num_heads, sequence].
   __host__ __device__ int64_t StatsRow(int64_t batch, int64_t head) const {
@@ -31,13 +32,16 @@ struct AttentionSizes {
   }
 };
 
+inline constexpr int kQuad = 4;
+
 template <typename Args>
-AttentionSizes SizesOf(const Args& args) {
+AttentionSizes SizesOf(const Args& args, bool has_quads) {
   return {.sequence = args.sequence,
           .num_heads = static_cast<int>(args.num_heads),
           .group_size = static_cast<int>(args.num_heads / args.num_kv_heads),
           .head_dim = static_cast<int>(args.head_dim),
-          .scale = args.scale};
+          .scale = args.scale,
+          .has_quads = has_quads};
 }
 
 // Rows of one head of one sequence, from its first token on. T is const where they are read.
@@ -78,8 +82,10 @@ struct BackwardParams {
 
 template <typename T>
 ForwardParams<T> ParamsOf(const AttentionForwardArgs& args) {
+  const bool has_quads = CanVectorize(kQuad, {args.q.data, args.k.data, args.v.data, args.out.data},
+                                      {args.head_dim, args.qkv_stride, args.out_stride});
   const bool unfused = args.stats_kind == base::AttentionStats::kProbabilities;
-  return {.sizes = SizesOf(args),
+  return {.sizes = SizesOf(args, has_quads),
           .q = args.q.As<T>(),
           .k = args.k.As<T>(),
           .v = args.v.As<T>(),
@@ -92,8 +98,13 @@ ForwardParams<T> ParamsOf(const AttentionForwardArgs& args) {
 
 template <typename T>
 BackwardParams<T> ParamsOf(const AttentionBackwardArgs& args, const float* delta) {
+  const bool has_quads =
+      CanVectorize(kQuad,
+                   {args.dout.data, args.q.data, args.k.data, args.v.data, args.dq.data,
+                    args.dk.data, args.dv.data},
+                   {args.head_dim, args.qkv_stride, args.out_stride, args.dqkv_stride});
   const bool unfused = args.stats_kind == base::AttentionStats::kProbabilities;
-  return {.sizes = SizesOf(args),
+  return {.sizes = SizesOf(args, has_quads),
           .dout = args.dout.As<T>(),
           .q = args.q.As<T>(),
           .k = args.k.As<T>(),

@@ -24,8 +24,8 @@ struct PlainTile {
   // Wide rows come in smaller tiles, so that four tiles fit into 96 KiB.
   static constexpr int kRows = kWidth <= 128 ? 32 : 16;
   static constexpr int kThreads = kRows / kGroupRows * kGroupLanes;
-  static constexpr int kColumns = kRows / kGroupLanes;       // scores of a row that a lane has
-  static constexpr int kQuads = kWidth / (4 * kGroupLanes);  // of sums of a row that a lane has
+  static constexpr int kColumns = kRows / kGroupLanes;           // scores of a row that a lane has
+  static constexpr int kQuads = kWidth / (kQuad * kGroupLanes);  // of sums of a row that a lane has
   // Four floats more than the width: eight rows read at one column lie in different banks.
   static constexpr int kStride = kWidth + 4;
   static constexpr int kFloats = kRows * kStride;
@@ -33,7 +33,7 @@ struct PlainTile {
   static constexpr int kWeightFloats = kRows * kWeightStride;
 
   using Scores = float[kGroupRows][kColumns];
-  using Sums = float[kGroupRows][kQuads][4];
+  using Sums = float[kGroupRows][kQuads][kQuad];
 
   // The running thread's place: its rows are group and group + kRows / 2.
   static __device__ __forceinline__ int Group() { return threadIdx.x / kGroupLanes; }
@@ -43,15 +43,24 @@ struct PlainTile {
 
   // tile[row] = rows[first + row], zeros behind the last row and the last element. All threads.
   template <typename T>
-  static __device__ void LoadTile(const HeadRows<const T>& rows, int64_t first, int64_t num_rows,
-                                  int head_dim, float* tile) {
-    const int padded = (head_dim + 4 * kGroupLanes - 1) / (4 * kGroupLanes) * (4 * kGroupLanes);
+  static __device__ void LoadTile(const HeadRows<const T>& rows, int64_t first,
+                                  const AttentionSizes& sizes, float* tile) {
+    const int padded = NumQuads(sizes.head_dim) * kQuad * kGroupLanes;
     for (int i = 0; i < kGroupRows; ++i) {
       const int row = Row(i);
       const T* const from = rows.Row(first + row);
-      const int valid = first + row < num_rows ? head_dim : 0;
-      for (int column = Lane(); column < padded; column += kGroupLanes) {
-        tile[row * kStride + column] = column < valid ? ToFloat(from[column]) : 0.0F;
+      float* const to = tile + row * kStride;
+      const int valid = first + row < sizes.sequence ? sizes.head_dim : 0;
+      if (sizes.has_quads) {
+        for (int column = FirstOf(0); column < padded; column += kQuad * kGroupLanes) {
+          float values[kQuad] = {};
+          if (column < valid) Load<kQuad>(from + column, values);
+          Store<kQuad>(values, to + column);
+        }
+      } else {
+        for (int column = Lane(); column < padded; column += kGroupLanes) {
+          to[column] = column < valid ? ToFloat(from[column]) : 0.0F;
+        }
       }
     }
   }
@@ -62,7 +71,7 @@ struct PlainTile {
     for (int i = 0; i < kGroupRows; ++i) {
       for (int j = 0; j < kColumns; ++j) scores[i][j] = 0;
     }
-    for (int d = 0; d < head_dim; d += 4) {
+    for (int d = 0; d < head_dim; d += kQuad) {
       float4 left[kGroupRows];
 #pragma unroll
       for (int i = 0; i < kGroupRows; ++i) left[i] = QuadAt(a + Row(i) * kStride + d);
@@ -93,7 +102,7 @@ struct PlainTile {
   // sums[row] += sum over r of weights[row, r] * tile[r].
   static __device__ __forceinline__ void AddWeighted(const float* weights, const float* tile,
                                                      int head_dim, Sums& sums) {
-    const int num_quads = (head_dim + 4 * kGroupLanes - 1) / (4 * kGroupLanes);
+    const int num_quads = NumQuads(head_dim);
     for (int r = 0; r < kRows; ++r) {
       float weight[kGroupRows];
 #pragma unroll
@@ -104,7 +113,7 @@ struct PlainTile {
         const float4 value = QuadAt(tile + r * kStride + FirstOf(quad));
 #pragma unroll
         for (int i = 0; i < kGroupRows; ++i) {
-          float(&sum)[4] = sums[i][quad];
+          float(&sum)[kQuad] = sums[i][quad];
           sum[0] = fmaf(weight[i], value.x, sum[0]);
           sum[1] = fmaf(weight[i], value.y, sum[1]);
           sum[2] = fmaf(weight[i], value.z, sum[2]);
@@ -117,29 +126,46 @@ struct PlainTile {
   // rows[first + row] = sums[row] * factor[i], i the row's number in its group.
   template <typename T>
   static __device__ void StoreSums(const Sums& sums, const float (&factor)[kGroupRows],
-                                   const HeadRows<T>& rows, int64_t first, int64_t num_rows,
-                                   int head_dim) {
+                                   const HeadRows<T>& rows, int64_t first,
+                                   const AttentionSizes& sizes) {
+#pragma unroll
     for (int i = 0; i < kGroupRows; ++i) {
       const int64_t row = first + Row(i);
-      if (row >= num_rows) continue;
-      T* const to = rows.Row(row);
+      if (row >= sizes.sequence) continue;
 #pragma unroll
       for (int quad = 0; quad < kQuads; ++quad) {
+        float values[kQuad];
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int column = FirstOf(quad) + e;
-          if (column < head_dim) to[column] = FromFloat<T>(sums[i][quad][e] * factor[i]);
-        }
+        for (int e = 0; e < kQuad; ++e) values[e] = sums[i][quad][e] * factor[i];
+        StoreQuad(values, rows.Row(row) + FirstOf(quad), sizes.head_dim - FirstOf(quad),
+                  sizes.has_quads);
       }
     }
   }
 
  private:
+  // Quads of a row of this length that a lane has.
+  static __device__ __forceinline__ int NumQuads(int head_dim) {
+    return (head_dim + kQuad * kGroupLanes - 1) / (kQuad * kGroupLanes);
+  }
   static __device__ __forceinline__ int FirstOf(int quad) {
-    return (quad * kGroupLanes + Lane()) * 4;
+    return (quad * kGroupLanes + Lane()) * kQuad;
   }
   static __device__ __forceinline__ float4 QuadAt(const float* at) {
     return *reinterpret_cast<const float4*>(at);
+  }
+  // The first `count` of the values, which may be none.
+  template <typename T>
+  static __device__ __forceinline__ void StoreQuad(const float (&values)[kQuad], T* to, int count,
+                                                   bool at_once) {
+    if (at_once) {
+      if (count > 0) Store<kQuad>(values, to);
+    } else {
+#pragma unroll
+      for (int e = 0; e < kQuad; ++e) {
+        if (e < count) to[e] = FromFloat<T>(values[e]);
+      }
+    }
   }
 };
 

@@ -74,7 +74,7 @@ class GradientBlock {
 
   __device__ __forceinline__ void LoadTile(const HeadRows<const T>& rows, int64_t first,
                                            int place) {
-    Tile::LoadTile(rows, first, sizes_.sequence, sizes_.head_dim, shared_ + place);
+    Tile::LoadTile(rows, first, sizes_, shared_ + place);
   }
 
   __device__ __forceinline__ void LoadQueries(int64_t head, int64_t first, int q_place,
@@ -133,7 +133,7 @@ class GradientBlock {
   __device__ __forceinline__ void StoreSums(const typename Tile::Sums& sums,
                                             const float (&factor)[kGroupRows], T* to) const {
     Tile::StoreSums(sums, factor, HeadOf(to, params_.dqkv_stride, blockIdx.z, blockIdx.y, sizes_),
-                    first_, sizes_.sequence, sizes_.head_dim);
+                    first_, sizes_);
   }
 
   const BackwardParams<T>& params_;

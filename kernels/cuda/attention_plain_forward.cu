@@ -22,7 +22,7 @@ class QueryBlock {
         kv_tile_(shared + Tile::kFloats),
         weights_(shared + 2 * Tile::kFloats) {
     Tile::LoadTile(HeadOf(params.q, params.qkv_stride, blockIdx.z, blockIdx.y, params.sizes), first,
-                   params.sizes.sequence, params.sizes.head_dim, q_tile_);
+                   params.sizes, q_tile_);
   }
 
   // Takes the keys from first_key on, a tile of them, into the softmax and its sums.
@@ -33,7 +33,7 @@ class QueryBlock {
     for (int i = 0; i < kGroupRows; ++i) UpdateRow(i, scores[i]);
     Tile::StoreWeights(scores, weights_);
     __syncthreads();  // the keys are read
-    Tile::LoadTile(v_, first_key, params_.sizes.sequence, params_.sizes.head_dim, kv_tile_);
+    Tile::LoadTile(v_, first_key, params_.sizes, kv_tile_);
     __syncthreads();
     Tile::AddWeighted(weights_, kv_tile_, params_.sizes.head_dim, sums_);
     __syncthreads();  // the values are read
@@ -52,7 +52,7 @@ class QueryBlock {
     }
     Tile::StoreSums(sums_, factor,
                     HeadOf(params_.out, params_.out_stride, blockIdx.z, blockIdx.y, sizes), first_,
-                    sizes.sequence, sizes.head_dim);
+                    sizes);
   }
 
   // Probabilities of the keys from first_key on; they are zero behind the block's last query.
@@ -78,7 +78,7 @@ class QueryBlock {
  private:
   // Scaled scores, -infinity where a key lies behind its query.
   __device__ __forceinline__ void MultiplyKeys(int64_t first_key, typename Tile::Scores& scores) {
-    Tile::LoadTile(k_, first_key, params_.sizes.sequence, params_.sizes.head_dim, kv_tile_);
+    Tile::LoadTile(k_, first_key, params_.sizes, kv_tile_);
     __syncthreads();
     Tile::Multiply(q_tile_, kv_tile_, params_.sizes.head_dim, scores);
 #pragma unroll
