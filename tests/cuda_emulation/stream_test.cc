@@ -204,6 +204,40 @@ TEST(StreamTest, AWaitingThreadGoesOnWhenAnotherMakesItsWorkReady) {
   }
 }
 
+// Sets the flag that the operation above waits for.
+class SetFlag final : public StreamOperation {
+ public:
+  explicit SetFlag(std::shared_ptr<std::atomic<bool>> flag) : flag_(std::move(flag)) {}
+  bool TryRun() override {
+    *flag_ = true;
+    NotifyProgress();
+    return true;
+  }
+  std::string Describe() const override { return "an operation that sets a flag"; }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> flag_;
+};
+
+TEST(StreamTest, ADeviceGoesOnWhileItsHostThreadIsElsewhere) {
+  const ScopedStreamOrder scoped(StreamOrder::kAdversarial, 0);
+  auto flag = std::make_shared<std::atomic<bool>>(false);
+  const TestStream stream;
+  Expect(Enqueue(stream, std::make_unique<WaitForFlag>(flag)));
+  std::atomic<bool> is_issued = false;
+  std::atomic<bool> may_leave = false;
+  std::thread other([&] {
+    const TestStream others;
+    Expect(Enqueue(others, std::make_unique<SetFlag>(flag)));
+    is_issued = true;
+    while (!may_leave) std::this_thread::yield();  // at a barrier of the host, say
+  });
+  while (!is_issued) std::this_thread::yield();
+  Expect(cudaStreamSynchronize(stream));
+  may_leave = true;
+  other.join();
+}
+
 TEST(StreamTest, AWaitForWhatNeverComesNamesTheHeadOfTheStream) {
   SetWaitTimeout(0.05);
   {

@@ -7,6 +7,9 @@
 #include "tests/cuda_emulation/execution/symbols.h"
 #include "tests/cuda_emulation/runtime/fault.h"
 
+// A shuffle is a few dozen instructions and a switch: what it is made of is compiled in one piece.
+#define TESSERA_HOT inline __attribute__((always_inline))
+
 namespace tessera::cuda_emulation {
 namespace {
 
@@ -65,6 +68,91 @@ void BlockRunner::MakeThreads() {
   }
   num_warps_ = (launch_->num_threads() + kWarpSize - 1) / kWarpSize;
 }
+
+// ---- who is next
+
+uint32_t BlockRunner::Draw() {
+  random_ += 0x9e3779b97f4a7c15u;
+  uint64_t z = random_;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return static_cast<uint32_t>(z >> 32);
+}
+
+// One of the bits that are set.
+TESSERA_HOT unsigned BlockRunner::Pick(uint32_t candidates) {
+  switch (settings_.order) {
+    case ThreadOrder::kForward:
+      break;
+    case ThreadOrder::kReverse:
+      return kWarpSize - 1 - std::countl_zero(candidates);
+    case ThreadOrder::kRandom: {
+      const unsigned start = Draw() % kWarpSize;
+      return (std::countr_zero(std::rotr(candidates, static_cast<int>(start))) + start) % kWarpSize;
+    }
+  }
+  return std::countr_zero(candidates);
+}
+
+TESSERA_HOT unsigned BlockRunner::PickWarp() {
+  const bool can_stay = (runnable_warps_ >> current_warp_ & 1u) != 0;
+  if (settings_.order != ThreadOrder::kRandom) {
+    return can_stay ? current_warp_ : Pick(runnable_warps_);
+  }
+  return can_stay && Draw() % kWarpChangeOdds != 0 ? current_warp_ : Pick(runnable_warps_);
+}
+
+// The worker of a thread that can run: one that was released, or one that has not begun, with an
+// idle worker for it. Null where there is none.
+TESSERA_HOT BlockRunner::Worker* BlockRunner::TakeNext() {
+  if (runnable_warps_ == 0) return nullptr;
+  current_warp_ = PickWarp();
+  Warp& warp = warps_[current_warp_];
+  const unsigned lane = Pick(warp.runnable());
+  const uint32_t bit = 1u << lane;
+  Thread& thread = threads_[current_warp_ * kWarpSize + lane];
+  if ((warp.unstarted & bit) != 0) {
+    if (idle_.empty()) {
+      workers_.push_back(std::make_unique<Worker>(workers_.size()));
+      idle_.push_back(workers_.back().get());
+    }
+    thread.worker = idle_.back();
+    thread.worker->thread = &thread;
+    idle_.pop_back();
+  }
+  warp.unstarted &= ~bit;
+  warp.ready &= ~bit;
+  if (warp.runnable() == 0) runnable_warps_ &= ~(1u << current_warp_);
+  return thread.worker;
+}
+
+TESSERA_HOT void BlockRunner::MakeReady(unsigned warp, uint32_t lanes) {
+  if (lanes == 0) return;
+  warps_[warp].ready |= lanes;
+  runnable_warps_ |= 1u << warp;
+}
+
+// Switches to a worker, or to the root where it is null.
+TESSERA_HOT void BlockRunner::GoOnWith(Worker* next) {
+  Fiber& from = running_ != nullptr ? running_->fiber : root_;
+  running_ = next;
+  Fiber::Switch(from, next != nullptr ? next->fiber : root_);
+}
+
+TESSERA_HOT void BlockRunner::Wait(const char* what, const Place& place) {
+  Thread& thread = *current_;
+  thread.waits_at = what;
+  thread.place = place;
+  Worker* next = TakeNext();
+  if (next == nullptr) Fail(DescribeDeadlock());
+  GoOnWith(next);
+  thread.waits_at = nullptr;
+  current_ = &thread;
+  threadIdx = thread.index;
+  current_lane = thread.lane;
+}
+
+// ---- blocks
 
 void BlockRunner::RunBlock(uint3 block_index) {
   blockIdx = block_index;
@@ -125,89 +213,6 @@ void BlockRunner::ReturnThread() {
     MakeReady(current_->warp, meeting.Release(/*last=*/0));
   }
   if (barrier_.num_arrived != 0 && barrier_.num_arrived == num_live_) ReleaseBarrier();
-}
-
-// Switches to a worker, or to the root where it is null.
-__attribute__((noinline)) void BlockRunner::GoOnWith(Worker* next) {
-  Fiber& from = running_ != nullptr ? running_->fiber : root_;
-  running_ = next;
-  Fiber::Switch(from, next != nullptr ? next->fiber : root_);
-}
-
-void BlockRunner::Wait(const char* what, const Place& place) {
-  Thread& thread = *current_;
-  thread.waits_at = what;
-  thread.place = place;
-  Worker* next = TakeNext();
-  if (next == nullptr) Fail(DescribeDeadlock());
-  GoOnWith(next);
-  thread.waits_at = nullptr;
-  current_ = &thread;
-  threadIdx = thread.index;
-  current_lane = thread.lane;
-}
-
-// ---- who is next
-
-// The worker of a thread that can run: one that was released, or one that has not begun, with an
-// idle worker for it. Null where there is none.
-BlockRunner::Worker* BlockRunner::TakeNext() {
-  if (runnable_warps_ == 0) return nullptr;
-  current_warp_ = PickWarp();
-  Warp& warp = warps_[current_warp_];
-  const unsigned lane = Pick(warp.runnable());
-  const uint32_t bit = 1u << lane;
-  Thread& thread = threads_[current_warp_ * kWarpSize + lane];
-  if ((warp.unstarted & bit) != 0) {
-    if (idle_.empty()) {
-      workers_.push_back(std::make_unique<Worker>(workers_.size()));
-      idle_.push_back(workers_.back().get());
-    }
-    thread.worker = idle_.back();
-    thread.worker->thread = &thread;
-    idle_.pop_back();
-  }
-  warp.unstarted &= ~bit;
-  warp.ready &= ~bit;
-  if (warp.runnable() == 0) runnable_warps_ &= ~(1u << current_warp_);
-  return thread.worker;
-}
-
-unsigned BlockRunner::PickWarp() {
-  const bool can_stay = (runnable_warps_ >> current_warp_ & 1u) != 0;
-  if (settings_.order != ThreadOrder::kRandom) {
-    return can_stay ? current_warp_ : Pick(runnable_warps_);
-  }
-  return can_stay && Draw() % kWarpChangeOdds != 0 ? current_warp_ : Pick(runnable_warps_);
-}
-
-// One of the bits that are set.
-unsigned BlockRunner::Pick(uint32_t candidates) {
-  switch (settings_.order) {
-    case ThreadOrder::kForward:
-      break;
-    case ThreadOrder::kReverse:
-      return kWarpSize - 1 - std::countl_zero(candidates);
-    case ThreadOrder::kRandom: {
-      const unsigned start = Draw() % kWarpSize;
-      return (std::countr_zero(std::rotr(candidates, static_cast<int>(start))) + start) % kWarpSize;
-    }
-  }
-  return std::countr_zero(candidates);
-}
-
-uint32_t BlockRunner::Draw() {
-  random_ += 0x9e3779b97f4a7c15u;
-  uint64_t z = random_;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return static_cast<uint32_t>(z >> 32);
-}
-
-void BlockRunner::MakeReady(unsigned warp, uint32_t lanes) {
-  if (lanes == 0) return;
-  warps_[warp].ready |= lanes;
-  runnable_warps_ |= 1u << warp;
 }
 
 // ---- meetings

@@ -4,9 +4,6 @@
 
 #include <new>
 
-#include "tests/cuda_emulation/execution/sanitizer.h"
-#include "tests/cuda_emulation/execution/stack_switch.h"
-
 namespace tessera::cuda_emulation {
 namespace {
 
@@ -39,17 +36,6 @@ Fiber::Fiber(const FiberStack& stack, size_t color, void (*entry)()) : entry_(en
   stack_bottom_ = stack.bottom();
   stack_bytes_ = static_cast<size_t>(top - stack.bottom());
   suspended_ = PrepareStack(stack.bottom(), top);
-}
-
-void Fiber::Switch(Fiber& from, Fiber& to) {
-  to.left_ = &from;
-  StartSwitchForSanitizer(&from.fake_stack_, to.stack_bottom_, to.stack_bytes_);
-  SwitchStack(&from.suspended_, to.suspended_, &to);
-  Arrive(*from.left_, from);
-}
-
-void Fiber::Arrive(Fiber& left, Fiber& arrived) {
-  FinishSwitchForSanitizer(arrived.fake_stack_, &left.stack_bottom_, &left.stack_bytes_);
 }
 
 void EnterStack(void* payload) {

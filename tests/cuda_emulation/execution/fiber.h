@@ -4,6 +4,9 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
 
+#include "tests/cuda_emulation/execution/sanitizer.h"
+#include "tests/cuda_emulation/execution/stack_switch.h"
+
 namespace tessera::cuda_emulation {
 
 // A stack with a guard page below, so that an overflow crashes instead of corrupting a neighbour.
@@ -31,12 +34,19 @@ class Fiber {
   Fiber(const FiberStack& stack, size_t color, void (*entry)());
 
   // Suspends `from`, which is running, and goes on with `to`.
-  static void Switch(Fiber& from, Fiber& to);
+  static void Switch(Fiber& from, Fiber& to) {
+    to.left_ = &from;
+    StartSwitchForSanitizer(&from.fake_stack_, to.stack_bottom_, to.stack_bytes_);
+    SwitchStack(&from.suspended_, to.suspended_, &to);
+    Arrive(*from.left_, from);
+  }
 
  private:
   friend void EnterStack(void* payload);
   // After a switch, on the stack of `arrived`.
-  static void Arrive(Fiber& left, Fiber& arrived);
+  static void Arrive(Fiber& left, Fiber& arrived) {
+    FinishSwitchForSanitizer(arrived.fake_stack_, &left.stack_bottom_, &left.stack_bytes_);
+  }
 
   void* suspended_ = nullptr;
   void (*entry_)() = nullptr;

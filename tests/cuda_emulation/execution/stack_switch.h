@@ -8,7 +8,7 @@ namespace tessera::cuda_emulation {
 void* PrepareStack(char* bottom, char* top);
 
 // Suspends the caller, leaving in *suspended what to switch back to, and goes on with `to`.
-void SwitchStack(void** suspended, void* to, void* payload);
+void SwitchStack(void** suspended, void* to, void* payload) asm("tessera_switch_stack");
 
 // What a stack begins with, given the payload of the switch. Must not return. Defined by the user.
 void EnterStack(void* payload);

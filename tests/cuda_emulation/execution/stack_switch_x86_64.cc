@@ -31,8 +31,6 @@ tessera_switch_stack:
 .popsection
 )");
 
-extern "C" void tessera_switch_stack(void** suspended, void* to, void* payload);
-
 namespace tessera::cuda_emulation {
 
 void* PrepareStack(char*, char* top) {
@@ -43,10 +41,6 @@ void* PrepareStack(char*, char* top) {
   *--frame = reinterpret_cast<void*>(&EnterStack);
   for (int i = 0; i < kNumSaved; ++i) *--frame = nullptr;
   return frame;
-}
-
-void SwitchStack(void** suspended, void* to, void* payload) {
-  tessera_switch_stack(suspended, to, payload);
 }
 
 }  // namespace tessera::cuda_emulation

@@ -28,7 +28,7 @@ void Warp::Reset(unsigned num_lanes) {
   num_meetings = 0;
 }
 
-LaneMeeting& Warp::MeetingOf(uint32_t mask) {
+LaneMeeting& Warp::FindMeeting(uint32_t mask) {
   LaneMeeting* idle = nullptr;
   for (int i = 0; i < num_meetings; ++i) {
     if (meetings[i].mask == mask) return meetings[i];

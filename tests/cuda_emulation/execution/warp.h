@@ -24,7 +24,8 @@ struct LaneMeeting {
   uint32_t Release(uint32_t last);
 };
 
-struct Warp {
+class Warp {
+ public:
   uint32_t live = 0;        // exist and have not returned
   uint32_t unstarted = 0;   // have not begun
   uint32_t ready = 0;       // waited, and may go on
@@ -34,7 +35,12 @@ struct Warp {
 
   uint32_t runnable() const { return ready | unstarted; }
   void Reset(unsigned num_lanes);
-  LaneMeeting& MeetingOf(uint32_t mask);
+  LaneMeeting& MeetingOf(uint32_t mask) {
+    return num_meetings > 0 && meetings[0].mask == mask ? meetings[0] : FindMeeting(mask);
+  }
+
+ private:
+  LaneMeeting& FindMeeting(uint32_t mask);
 };
 
 }  // namespace tessera::cuda_emulation

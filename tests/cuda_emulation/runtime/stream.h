@@ -41,10 +41,11 @@ struct EventRecord {
   int device = 0;
 };
 
-// The streams that a waiting thread may run: those of a host thread, and those of a device.
+// The streams whose work a thread waits for: those of a host thread, and those of a device.
 struct StreamSet {
   uint64_t owner = 0;
   int device = -1;  // all owners' streams of this device, unless it is -1
+  bool is_all = false;
 };
 
 // Runs operations of the streams of a set until `is_done`, which is called under the lock. When

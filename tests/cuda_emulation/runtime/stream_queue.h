@@ -1,9 +1,10 @@
 // Streams of the emulation: queues of operations, run by the host threads that wait for them.
 //
 // Streams belong to the host thread that created them (a rank). A thread that synchronises runs the
-// operations of its streams until what it waits for is done; where none of them can run it waits
-// for the progress of other threads, and after a time without any it throws a Fault that names what
-// the head of each of its streams waits for. No lock is held while an operation runs.
+// operations of its streams until what it waits for is done. Where none of them can run it waits
+// for the progress of other threads, then runs what can run in their streams, as a device goes on
+// while its host thread is elsewhere; after a time without any progress it throws a Fault that
+// names what the head of each stream waits for. No lock is held while an operation runs.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -17,7 +17,7 @@ namespace {
 constexpr auto kRetryInterval = std::chrono::milliseconds(1);
 
 bool Contains(const StreamSet& set, const CUstream_st& stream) {
-  return stream.owner == set.owner || stream.device == set.device;
+  return set.is_all || stream.owner == set.owner || stream.device == set.device;
 }
 
 }  // namespace
@@ -155,20 +155,32 @@ void StreamScheduler::RunUntil(const StreamSet& set, const std::function<bool()>
                                const char* call) {
   Lock lock(mutex_);
   Clock::time_point last_progress = Clock::now();
-  uint64_t seen = progress_;
+  // A device goes on while its host thread does something else, and others may wait for that: who
+  // has nothing of his own to run, for a while, runs what he finds.
+  bool is_starved = false;
   while (!is_done()) {
-    if (cudaStream_t next = Choose(set)) {
-      RunHead(lock, next);
-    } else if (!WaitForProgress(lock, &last_progress, &seen)) {
-      GiveUp(lock, set, call);
+    cudaStream_t next = Choose(set);
+    const bool is_own = next != nullptr;
+    if (!is_own && is_starved) next = Choose({.is_all = true});
+    if (next != nullptr) {
+      if (RunHead(lock, next)) {
+        last_progress = Clock::now();
+        is_starved = !is_own;
+      }
+      continue;
+    }
+    is_starved = !SleepUntilProgress(lock);
+    if (!is_starved) {
       last_progress = Clock::now();
+    } else if (std::chrono::duration<double>(Clock::now() - last_progress).count() > timeout_s_) {
+      GiveUp(lock, set, call);
     }
   }
 }
 
 // Fails the devices whose streams are stuck.
 void StreamScheduler::GiveUp(Lock& lock, const StreamSet& set, const char* call) {
-  const std::string fault = std::string(call) + ": nothing moves;" + DescribeHeads(set);
+  const std::string fault = std::string(call) + ": nothing moves;" + DescribeHeads();
   Operations dropped;
   for (cudaStream_t stream : streams_) {
     const bool is_stuck = Contains(set, *stream) && !stream->queue.empty();
@@ -179,22 +191,17 @@ void StreamScheduler::GiveUp(Lock& lock, const StreamSet& set, const char* call)
   lock.lock();
 }
 
-// Sleeps until other threads have done something, or until it is time to look again. False when
-// nothing has happened for too long.
-bool StreamScheduler::WaitForProgress(Lock& lock, Clock::time_point* last_progress,
-                                      uint64_t* seen) {
+// Sleeps until other threads have done something, or until it is time to look again. Whether they
+// have.
+bool StreamScheduler::SleepUntilProgress(Lock& lock) {
   ++num_waiting_;
   const uint64_t before = progress_;
-  moved_.wait_for(lock, kRetryInterval, [&] { return progress_ != before; });
+  const bool has_moved = moved_.wait_for(lock, kRetryInterval, [&] { return progress_ != before; });
   --num_waiting_;
-  if (progress_ != *seen) {
-    *last_progress = Clock::now();
-    *seen = progress_;
-  } else {
+  if (!has_moved) {
     for (cudaStream_t stream : streams_) stream->tried_at = ~0ull;
   }
-  const std::chrono::duration<double> idle = Clock::now() - *last_progress;
-  return idle.count() <= timeout_s_;
+  return has_moved;
 }
 
 void StreamScheduler::RunOne(const StreamSet& set) {
@@ -222,10 +229,10 @@ void StreamScheduler::DropAll() {
   }
 }
 
-std::string StreamScheduler::DescribeHeads(const StreamSet& set) const {
+std::string StreamScheduler::DescribeHeads() const {
   std::string text;
   for (cudaStream_t stream : streams_) {
-    if (!Contains(set, *stream) || stream->queue.empty()) continue;
+    if (stream->queue.empty()) continue;
     text += " a stream of device " + std::to_string(stream->device) + " is at " +
             stream->queue.front().operation->Describe() + ", " +
             std::to_string(stream->queue.size() - 1) + " more behind it;";

@@ -44,9 +44,9 @@ class StreamScheduler {
   cudaStream_t ChooseAmong(const std::vector<cudaStream_t>& runnable);
   bool RunHead(Lock& lock, cudaStream_t stream);
   void FailAndClear(int device, const std::string& fault, Operations* dropped);
-  bool WaitForProgress(Lock& lock, Clock::time_point* last_progress, uint64_t* seen);
+  bool SleepUntilProgress(Lock& lock);
   void GiveUp(Lock& lock, const StreamSet& set, const char* call);
-  std::string DescribeHeads(const StreamSet& set) const;
+  std::string DescribeHeads() const;
 
   std::mutex mutex_;
   std::condition_variable moved_;
