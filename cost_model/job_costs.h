@@ -8,6 +8,7 @@
 #include "cost_model/block_cost.h"
 #include "cost_model/spec/plan.h"
 #include "cost_model/spec/runtime_spec.h"
+#include "cost_model/spec/workspace.h"
 #include "cost_model/stage_parameters.h"
 
 namespace tessera::cost_model {
@@ -31,7 +32,7 @@ struct MicrobatchCost {
   int64_t embedding_saved_bytes = 0;
   int64_t head_saved_bytes = 0;
   int64_t head_peak_bytes = 0;
-  int64_t workspace_bytes = 0;
+  spec::PassWorkspace workspace;
   double transfer_bytes = 0;  // of one pipeline transfer
 };
 

@@ -9,6 +9,7 @@
 #include "cost_model/memory_terms.h"
 #include "cost_model/spec/kept_tensors.h"
 #include "cost_model/spec/pipeline_schedule.h"
+#include "cost_model/spec/workspace.h"
 #include "cost_model/stage_memory.h"
 
 namespace tessera::cost_model {
@@ -81,28 +82,6 @@ int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microb
   base::FailCheck(__FILE__, __LINE__, "known schedule", static_cast<int>(parallel.schedule));
 }
 
-int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
-                       const spec::ParallelSpec& parallel, const spec::LocalShape& shape) {
-  const bool is_gated = model.activation == spec::ActivationKind::kSwiGlu;
-  const int64_t t = shape.tokens;
-  const int64_t gradient = shape.local_tokens * shape.hidden;
-  const int64_t gathered = shape.sequence_parallel ? t * shape.hidden : 0;
-  const int64_t partial_sums = t * shape.hidden + (shape.sequence_parallel ? gradient : 0);
-  const int64_t first_mlp_width = is_gated ? 2 * shape.ffn : shape.ffn;
-  const int64_t score_gradients = parallel.attention == spec::AttentionKind::kUnfused
-                                      ? shape.batch * shape.heads * shape.sequence * shape.sequence
-                                      : 0;
-  const int64_t widest =
-      std::max({gathered + t * (is_gated ? 3 * shape.ffn : shape.ffn),
-                t * first_mlp_width + partial_sums, gathered + t * shape.attention_width,
-                t * (shape.attention_width + shape.qkv_width) + score_gradients,
-                t * shape.qkv_width + partial_sums});
-  const bool receives_ahead = parallel.schedule == spec::ScheduleKind::kInterleaved;
-  const int64_t received = receives_ahead ? spec::PipelineTransferElements(shape) : 0;
-  return (gradient + widest + received) *
-         base::SizeBytes(spec::TypesOf(training.precision).activation);
-}
-
 std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                         const spec::ClusterSpec& cluster,
                                         const spec::TrainingSpec& training,
@@ -113,7 +92,8 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
   const spec::PipelineSchedule schedule = ScheduleUpToPeak(parallel, num_microbatches);
   const bool holds_all = parallel.schedule == spec::ScheduleKind::kGPipe;
   const int64_t num_more = holds_all ? num_microbatches - schedule.num_microbatches : 0;
-  const spec::LocalShape shape = spec::MakeLocalShape(model, training, parallel);
+  const spec::PassWorkspace workspace = spec::PassWorkspaceOf(
+      model, training, parallel, spec::MakeLocalShape(model, training, parallel));
   std::map<std::vector<int>, StageParts> of_parameters;  // most stages are like another
   std::vector<spec::StageMemory> memory;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
@@ -131,7 +111,9 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
     parts.activations_bytes = spec::PeakActivationBytes(schedule.actions_by_stage[stage],
                                                         parallel.pipeline_parallel_size, by_chunk) +
                               num_more * by_chunk[0].saved_bytes;
-    parts.workspace_bytes = WorkspaceBytes(model, training, parallel, shape);
+    for (const spec::VirtualStage& chunk : own) {
+      parts.workspace_bytes = std::max(parts.workspace_bytes, workspace.Most(chunk));
+    }
     memory.push_back(AssembleStage(cluster, training, parallel, runtime, parts));
     memory.back().terms =
         MemoryTermsOf(cluster, training, parallel, runtime, parts, by_chunk, memory.back());

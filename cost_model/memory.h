@@ -16,19 +16,6 @@ namespace tessera::cost_model {
 // Narayanan et al. 2021, arXiv:2104.04473, section 2.2.
 int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microbatches, int stage);
 
-// Most bytes that come and go within the backward pass of a layer, on top of parameters and saved
-// activations; the received gradient is the first of them. With T tokens, L of them held here under
-// sequence parallelism (G = T h gathered then, else 0), widths h hidden, f MLP, w its first
-// product's, q of queries, keys and values, o of the attention's output, in elements the largest of
-//   L h + G + T f (3 T f with a gate)   MLP: gradient, its gathered form, gradients within
-//   L h + T w + T h (+ L h)             partial sums of the input's gradient (and their scattering)
-//   L h + G + T o
-//   L h + T (o + q) (+ b a s^2)         attention (gradient of probabilities where it keeps them)
-//   L h + T q + T h (+ L h)
-// and L h of an activation that an interleaved stage receives ahead of its turn.
-int64_t WorkspaceBytes(const spec::ModelSpec& model, const spec::TrainingSpec& training,
-                       const spec::ParallelSpec& parallel, const spec::LocalShape& shape);
-
 // All stages of a layout, with their terms: what the schedule's actions hold at most, by the
 // behaviours of a runtime. buffers_bytes: see stage_memory.h.
 // REQUIRES: FindViolations is empty; `stages` is PartitionStages.

@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "cost_model/spec/workspace.h"
+
 namespace tessera::cost_model {
 namespace {
 
@@ -140,8 +142,9 @@ StageBuffers BuffersOf(const spec::ClusterSpec& cluster, const spec::TrainingSpe
                        const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime,
                        const StageParts& parts) {
   StageBuffers buffers;
-  buffers.workspace_bytes =
-      runtime.autograd ? cluster.device.matmul_workspace_bytes : parts.workspace_bytes;
+  buffers.workspace_bytes = runtime.autograd ? cluster.device.matmul_workspace_bytes
+                                             : parts.workspace_bytes + spec::kStepSumsBytes +
+                                                   spec::BackendWorkspaceBytes(cluster);
   buffers.placeholder_bytes = runtime.weight_gradient_placeholders ? parts.placeholder_bytes : 0;
   const int64_t element_bytes = base::SizeBytes(spec::TypesOf(training.precision).activation);
   buffers.gathered_bytes = parts.state.gathered_bytes;

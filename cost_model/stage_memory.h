@@ -14,7 +14,7 @@ struct StageParts {
   int64_t activations_bytes = 0;  // peak along the schedule, working sets included
   int64_t end_elements = 0;       // parameters of embedding and head, not sharded over data ranks
   int64_t placeholder_bytes = 0;  // PlaceholderBytes of the stage's layers
-  int64_t workspace_bytes = 0;    // WorkspaceBytes: without autograd
+  int64_t workspace_bytes = 0;    // of the passes, without autograd
 };
 
 // Ranks among which the runtime splits an update that the layout leaves whole.

@@ -135,7 +135,8 @@ class Stages {
     }
     numbers_.end_elements = (layers.has_embedding ? items_.embedding_end_elements : 0) +
                             (layers.has_head ? items_.head_end_elements : 0);
-    numbers_.workspace_bytes = microbatch_.workspace_bytes;
+    numbers_.workspace_bytes = microbatch_.workspace.Most(
+        layers.num_dense + layers.num_with_experts > 0, layers.has_embedding, layers.has_head);
   }
 
   int64_t PeakBytes() const {

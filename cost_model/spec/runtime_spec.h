@@ -46,7 +46,7 @@ struct RuntimeSpec {
   // attention's statistics.
   bool keeps_alternate_products = false;
   bool keeps_stage_outputs = false;    // pipeline buffers hold what a stage has sent on
-  bool fp32_logits_gradient = true;    // of a fused cross entropy: fp32, else over the logits
+  bool fp32_logits_gradient = false;   // of a fused cross entropy: fp32, else over the logits
   int fp32_logits_copies = 1;          // of an unfused one, alive at once beside the logits
   int sharded_fp32_logits_copies = 0;  // the same of a vocabulary split over ranks; 0: as many
   // Empty tensors that stand for weight gradients which the product has added to the main

@@ -156,14 +156,15 @@ std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape) {
 
 std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,
                                           const ParallelSpec& parallel, const LocalShape& shape) {
-  const int64_t hidden_bytes = shape.local_tokens * shape.hidden * ActivationElementBytes(training);
-  // The loss turns the logits into their gradient in place, in fp32.
+  const int64_t element_bytes = ActivationElementBytes(training);
+  const int64_t hidden_bytes = shape.local_tokens * shape.hidden * element_bytes;
+  // The loss turns the logits into their gradient in place.
   const std::vector<SavedTensor> loss = {
       {"labels", shape.tokens * kTokenBytes},
       {"input", hidden_bytes},
       {"norm_statistics", NormStatisticsBytes(model, shape)},
       {"norm_output", hidden_bytes},
-      {"logits_gradient", shape.tokens * shape.vocab * kStatisticBytes}};
+      {"logits_gradient", shape.tokens * shape.vocab * element_bytes}};
   std::vector<SavedTensor> saved = loss;
   for (int i = 0; i < model.num_multi_token_layers; ++i) {
     const std::string prefix = "multi_token." + std::to_string(i) + ".";

@@ -1,5 +1,6 @@
 #include "engine/cli/train_table.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -107,6 +108,7 @@ void PrintStep(const StepRow& row, double elapsed_s, int64_t first_step, std::os
   out << Format("step %6ld/%ld | loss %8.4f | lr %.3e | grad norm %8.4f | %9.0f tok/s", result.step,
                 row.total_steps, result.loss, result.lr, result.grad_norm, row.tokens_per_s);
   if (row.mfu > 0) out << Format(" | MFU %4.1f %%", 100 * row.mfu);
+  if (result.skipped) out << Format(" | skipped, loss scale %.0f is too large", result.loss_scale);
   out << " | ETA " << Duration(left_s) << '\n' << std::flush;
 }
 
@@ -125,6 +127,14 @@ void PrintReport(const TrainReport& report, const std::optional<spec::StepReport
   PrintTimes(predicted, report.measured, out);
   PrintMemory(predicted, report.measured, out);
   PrintRanks(report.ranks, out);
+  int64_t beyond_bytes = 0;
+  for (const RankReport& rank : report.ranks) {
+    beyond_bytes = std::max(beyond_bytes, rank.beyond_arena_bytes);
+  }
+  if (beyond_bytes > 0) {
+    out << Format("\nDevice memory of a rank: %.1f MiB beyond the arena that the plan predicted.\n",
+                  static_cast<double>(beyond_bytes) / kBytesPerMib);
+  }
   out << Format(
       "\nStep time: median of %ld steps; its parts: means of the rank that computes longest.\n",
       report.num_measured_steps);

@@ -61,10 +61,10 @@ Buffer AttentionBlock::Forward(kernels::ConstArray x, AttentionStash& stash) con
   AttentionForward(stash);
   if (context_.parallel.recompute == spec::Recompute::kSelective) stash.stats.Reset();
 
-  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
+  PartialSum partial(context_, context_.LocalTokens(Lifetime::kStep));
   LinearForward(context_, {shape.tokens, shape.hidden, shape.attention_width}, stash.output.array(),
-                output_weight_.weight, nullptr, partial.array());
-  Buffer y = ReducePartialSums(context_, std::move(partial));
+                output_weight_.weight, nullptr, partial.part());
+  Buffer y = partial.Reduce();
   context_.backend.ResidualAdd({.x = y.array(),
                                 .residual = x,
                                 .bias = output_bias_.weight,
@@ -151,9 +151,9 @@ Buffer AttentionBlock::QkvBackward(const AttentionStash& stash, const Buffer& dq
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, shape.qkv_width, shape.hidden};
   LinearBiasGradient(context_, dqkv.array(), shape.tokens, shape.qkv_width, qkv_bias_.grad);
-  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  LinearDataGradient(context_, linear, dqkv.array(), qkv_weight_.weight, partial.array());
-  Buffer dnorm = ReducePartialSums(context_, std::move(partial));
+  PartialSum partial(context_, context_.LocalTokens());
+  LinearDataGradient(context_, linear, dqkv.array(), qkv_weight_.weight, partial.part());
+  Buffer dnorm = partial.Reduce();
   Buffer gathered;
   const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
   LinearWeightGradient(context_, linear, dqkv.array(), input, qkv_weight_.grad);

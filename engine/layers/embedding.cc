@@ -19,15 +19,15 @@ int64_t Embedding::first_row() const {
 
 Buffer Embedding::Forward(const EmbeddingStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
-  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
+  PartialSum partial(context_, context_.LocalTokens(Lifetime::kStep));
   context_.backend.EmbeddingForward({.tokens = stash.tokens.array(),
                                      .table = word_.weight,
-                                     .out = partial.array(),
+                                     .out = partial.part(),
                                      .num_rows = shape.tokens,
                                      .width = shape.hidden,
                                      .vocab_begin = context_.groups.tensor->rank() * shape.vocab,
                                      .num_vocab_rows = shape.vocab});
-  Buffer x = ReducePartialSums(context_, std::move(partial));
+  Buffer x = partial.Reduce();
   if (position_.weight) {
     context_.backend.PositionForward({.table = position_.weight,
                                       .x = x.array(),

@@ -84,9 +84,9 @@ void Head::Loss(HeadStash& stash) const {
 Buffer Head::Backward(HeadStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, shape.vocab, shape.hidden};
-  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  LinearDataGradient(context_, linear, stash.dlogits.array(), weight_.weight, partial.array());
-  Buffer dx = ReducePartialSums(context_, std::move(partial));
+  PartialSum partial(context_, context_.LocalTokens());
+  LinearDataGradient(context_, linear, stash.dlogits.array(), weight_.weight, partial.part());
+  Buffer dx = partial.Reduce();
   {
     Buffer gathered;
     const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);

@@ -31,8 +31,13 @@ struct LayerContext {
   Buffer Activation(int64_t elements) const {
     return pool.Allocate(MemoryKind::kActivations, types.activation, elements);
   }
-  Buffer Workspace(int64_t elements) const {
-    return pool.Allocate(MemoryKind::kWorkspace, types.activation, elements);
+  // kStep for what a layer gives to the next one, which keeps it.
+  Buffer Workspace(int64_t elements, Lifetime lifetime = Lifetime::kPass) const {
+    return pool.Allocate(MemoryKind::kWorkspace, types.activation, elements, lifetime);
+  }
+  // [local_tokens, hidden]
+  Buffer LocalTokens(Lifetime lifetime = Lifetime::kPass) const {
+    return Workspace(shape.local_tokens * shape.hidden, lifetime);
   }
   // In fp32 whatever the precision: what norms and the softmax keep; values of rows.
   Buffer Statistics(int64_t elements) const {

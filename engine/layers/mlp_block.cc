@@ -46,12 +46,12 @@ void MlpBlock::ForwardToActivation(MlpStash& stash) const {
   }
 }
 
-Buffer MlpBlock::ForwardFromActivation(const MlpStash& stash) const {
+Buffer MlpBlock::ForwardFromActivation(const MlpStash& stash, Buffer output) const {
   const spec::LocalShape& shape = context_.shape;
-  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
+  PartialSum partial(context_, std::move(output));
   LinearForward(context_, {shape.tokens, shape.hidden, shape.ffn}, stash.activation.array(),
-                down_weight_.weight, nullptr, partial.array());
-  Buffer y = ReducePartialSums(context_, std::move(partial));
+                down_weight_.weight, nullptr, partial.part());
+  Buffer y = partial.Reduce();
   context_.backend.ResidualAdd({.x = y.array(),
                                 .residual = stash.input.array(),
                                 .bias = down_bias_.weight,
@@ -94,9 +94,9 @@ Buffer MlpBlock::FirstBackward(const MlpStash& stash, const Buffer& dpre) const 
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, first_width(), shape.hidden};
   LinearBiasGradient(context_, dpre.array(), shape.tokens, first_width(), first_bias_.grad);
-  Buffer partial = context_.Workspace(shape.tokens * shape.hidden);
-  LinearDataGradient(context_, linear, dpre.array(), first_weight_.weight, partial.array());
-  Buffer dnorm = ReducePartialSums(context_, std::move(partial));
+  PartialSum partial(context_, context_.LocalTokens());
+  LinearDataGradient(context_, linear, dpre.array(), first_weight_.weight, partial.part());
+  Buffer dnorm = partial.Reduce();
   Buffer gathered;
   const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
   LinearWeightGradient(context_, linear, dpre.array(), input, first_weight_.grad);

@@ -19,8 +19,8 @@ class MlpBlock {
 
   // Up to the input of the second product: all that the backward pass reads. Reads stash.input.
   void ForwardToActivation(MlpStash& stash) const;
-  // The rest: returns stash.input + mlp(norm(stash.input)), [local_tokens, hidden].
-  Buffer ForwardFromActivation(const MlpStash& stash) const;
+  // The rest: returns stash.input + mlp(norm(stash.input)), [local_tokens, hidden], in `output`.
+  Buffer ForwardFromActivation(const MlpStash& stash, Buffer output) const;
   // `dy`: gradient of the result; becomes the gradient of stash.input.
   void Backward(const MlpStash& stash, Buffer& dy) const;
 

@@ -16,23 +16,27 @@ kernels::ConstArray GatherTokens(const LayerContext& context, kernels::ConstArra
   return storage.array();
 }
 
-Buffer ReducePartialSums(const LayerContext& context, Buffer partial) {
+PartialSum::PartialSum(const LayerContext& context, Buffer sum)
+    : context_(context), sum_(std::move(sum)) {
   const spec::LocalShape& shape = context.shape;
-  if (shape.tensor_parallel_size == 1) return partial;
-  if (!shape.sequence_parallel) {
-    context.tensor_comm.Run([&] {
-      context.groups.tensor->AllReduce(partial.data(), partial.data(), shape.tokens * shape.hidden,
-                                       partial.dtype(), base::ReduceOp::kSum);
+  if (shape.sequence_parallel) part_ = context.Workspace(shape.tokens * shape.hidden);
+}
+
+Buffer PartialSum::Reduce() {
+  const spec::LocalShape& shape = context_.shape;
+  Communicator& group = *context_.groups.tensor;
+  const int64_t elements = shape.local_tokens * shape.hidden;
+  if (part_) {
+    context_.tensor_comm.Run([&] {
+      group.ReduceScatter(part_.data(), sum_.data(), elements, sum_.dtype(), base::ReduceOp::kSum);
     });
-    return partial;
+    part_.Reset();
+  } else if (group.size() > 1) {
+    context_.tensor_comm.Run([&] {
+      group.AllReduce(sum_.data(), sum_.data(), elements, sum_.dtype(), base::ReduceOp::kSum);
+    });
   }
-  Buffer local = context.Workspace(shape.local_tokens * shape.hidden);
-  context.tensor_comm.Run([&] {
-    context.groups.tensor->ReduceScatter(partial.data(), local.data(),
-                                         shape.local_tokens * shape.hidden, partial.dtype(),
-                                         base::ReduceOp::kSum);
-  });
-  return local;
+  return std::move(sum_);
 }
 
 }  // namespace tessera::engine

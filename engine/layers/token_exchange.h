@@ -12,8 +12,21 @@ namespace tessera::engine {
 kernels::ConstArray GatherTokens(const LayerContext& context, kernels::ConstArray local,
                                  Buffer& storage);
 
-// Adds up the partial sums [tokens, hidden] that the ranks hold; returns this rank's tokens
-// [local_tokens, hidden].
-Buffer ReducePartialSums(const LayerContext& context, Buffer partial);
+// A sum over the tensor-parallel ranks, of which this one wants its tokens.
+class PartialSum {
+ public:
+  // `sum`: memory for the result, [local_tokens, hidden].
+  PartialSum(const LayerContext& context, Buffer sum);
+
+  // To be filled with this rank's part, [tokens, hidden].
+  kernels::Array part() const { return part_ ? part_.array() : sum_.array(); }
+  // The sum over the ranks. Once.
+  Buffer Reduce();
+
+ private:
+  const LayerContext& context_;
+  Buffer sum_;
+  Buffer part_;  // empty where the sum takes its place
+};
 
 }  // namespace tessera::engine

@@ -7,8 +7,11 @@ namespace tessera::engine {
 Buffer TransformerLayer::Forward(Buffer x, LayerStash& stash) const {
   stash.input = std::move(x);
   stash.input.Retag(MemoryKind::kActivations);
+  // The next layer's input, taken first: what this one keeps for no longer than the pass lies
+  // behind what stays.
+  Buffer y = context_.LocalTokens(Lifetime::kStep);
   ForwardInner(stash);
-  Buffer y = mlp_.ForwardFromActivation(stash.mlp);
+  y = mlp_.ForwardFromActivation(stash.mlp, std::move(y));
   if (context_.parallel.recompute == spec::Recompute::kFull) {
     stash.attention = {};
     stash.mlp = {};

@@ -78,7 +78,9 @@ void PipelineRunner::Post(const spec::Action& transfer, std::vector<Buffer>& in_
                   TagOf(stage, transfer.microbatch, forward));
   };
   const auto receive = [&](Mailbox& inbox, int peer, int sending_stage, bool forward) {
-    Buffer& buffer = inbox[key] = context_.Workspace(elements);
+    // The first layer keeps its input.
+    const Lifetime lifetime = forward ? Lifetime::kStep : Lifetime::kPass;
+    Buffer& buffer = inbox[key] = context_.Workspace(elements, lifetime);
     pipeline.Recv(buffer.data(), elements, buffer.dtype(), peer,
                   TagOf(sending_stage, transfer.microbatch, forward));
   };

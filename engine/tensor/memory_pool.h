@@ -1,5 +1,10 @@
-// Device memory of one rank, counted by what it is for. Freed blocks are kept and handed out again:
-// a training step asks for the same sizes over and over.
+// Device memory of one rank, counted by what it is for. Blocks come from an arena, one allocation
+// that was sized by the plan; where there is none (on the CPU, of a plan without a prediction), or
+// a block finds no gap in it, from the device. Those are kept and handed out again: a training step
+// asks for the same sizes over and over.
+//
+// A freed block may be handed out at once: what uses it next comes after, in the order of the
+// backend's operations. Whoever lets another stream read a block keeps it until that is done.
 #pragma once
 
 #include <array>
@@ -10,12 +15,19 @@
 #include <utility>
 #include <vector>
 
+#include "engine/tensor/arena.h"
 #include "kernels/backend.h"
 
 namespace tessera::engine {
 
 enum class MemoryKind : uint8_t { kWeights, kGradients, kOptimizer, kActivations, kWorkspace };
 inline constexpr size_t kNumMemoryKinds = 5;
+
+struct MemoryPoolOptions {
+  int64_t arena_bytes = 0;  // 0: no arena
+  // For tests: each block is handed out full of NaN, whatever its type.
+  bool poison = false;
+};
 
 class MemoryPool;
 
@@ -65,27 +77,43 @@ class Buffer {
 
 class MemoryPool {
  public:
-  explicit MemoryPool(kernels::Backend& backend) : backend_(backend) {}
+  // Takes the arena's memory at once; throws base::SystemError where the device has not as much.
+  explicit MemoryPool(kernels::Backend& backend, const MemoryPoolOptions& options = {});
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  // Not initialised. Buffers must not outlive the pool.
-  Buffer Allocate(MemoryKind kind, base::DType dtype, int64_t elements);
+  // Not initialised. Buffers must not outlive the pool. `lifetime` is where in the arena it goes.
+  // Throws base::SystemError when the device is full.
+  Buffer Allocate(MemoryKind kind, base::DType dtype, int64_t elements, Lifetime lifetime);
+  Buffer Allocate(MemoryKind kind, base::DType dtype, int64_t elements) {
+    return Allocate(kind, dtype, elements,
+                    kind == MemoryKind::kWorkspace ? Lifetime::kPass : Lifetime::kStep);
+  }
 
   // Of all kinds together.
   int64_t live_bytes() const {
     return std::accumulate(live_bytes_.begin(), live_bytes_.end(), int64_t{0});
   }
   int64_t peak_bytes(MemoryKind kind) const { return peak_bytes_[static_cast<size_t>(kind)]; }
+  // Taken from the device although there is an arena.
+  int64_t beyond_arena_bytes() const { return arena_ ? from_device_bytes_ : 0; }
 
  private:
   friend class Buffer;
+  void* Take(int64_t bytes, Lifetime lifetime);
+  void* TakeFromDevice(int64_t bytes);
   void Release(void* data, int64_t bytes, MemoryKind kind);
   void Count(MemoryKind kind, int64_t bytes);
+  void Poison(void* data, int64_t bytes);
 
   kernels::Backend& backend_;
-  std::map<int64_t, std::vector<void*>> free_blocks_;  // by size
+  const MemoryPoolOptions options_;
+  std::byte* arena_ = nullptr;
+  Arena places_;
+  std::map<int64_t, std::vector<void*>> free_blocks_;  // of the device, by size
+  int64_t from_device_bytes_ = 0;
+  std::vector<std::byte> poison_;
   std::array<int64_t, kNumMemoryKinds> live_bytes_ = {};
   std::array<int64_t, kNumMemoryKinds> peak_bytes_ = {};
 };

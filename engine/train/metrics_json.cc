@@ -54,6 +54,10 @@ void MetricsWriter::Write(const StepRow& row) {
                {"model_tflops_per_device", row.model_tflops_per_device},
                {"mfu", row.mfu}};
   json.update(TimeJson(row.result.time));
+  if (row.result.loss_scale > 0) {
+    json["loss_scale"] = row.result.loss_scale;
+    json["skipped"] = row.result.skipped;
+  }
   file_ << json.dump() << std::endl;  // flushed: a reader follows the run
   if (!file_) {
     throw base::SystemError(
@@ -69,7 +73,8 @@ std::string WriteTrainReport(const TrainReport& report,
                      {"data", rank.coord.data},
                      {"tensor", rank.coord.tensor},
                      {"time", TimeJson(rank.time)},
-                     {"memory", MemoryJson(rank.memory)}});
+                     {"memory", MemoryJson(rank.memory)},
+                     {"beyond_arena_bytes", rank.beyond_arena_bytes}});
   }
   const Json json = {{"first_step", report.first_step},
                      {"last_step", report.last_step},

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cost_model/base/check.h"
+#include "cost_model/spec/workspace.h"
 #include "engine/optimizer/gradient_reduction.h"
 
 namespace tessera::engine {
@@ -23,6 +24,22 @@ std::vector<StageModel> MakeChunks(const LayerContext& context, const ParameterS
   return chunks;
 }
 
+// What the plan predicts for the rank's stage; none where host memory serves as well block by
+// block, or nothing was predicted.
+int64_t ArenaBytes(const spec::Plan& plan, const kernels::Backend& backend, int rank) {
+  if (backend.is_host_memory() || !plan.prediction) return 0;
+  const auto stage = static_cast<size_t>(spec::RankLayout(plan.parallel).CoordOf(rank).pipeline);
+  return ArenaBytesFor(plan.prediction->stages.at(stage).Allocated());
+}
+
+Buffer AllocateWorkspace(MemoryPool& pool, kernels::Backend& backend) {
+  if (backend.is_host_memory()) return {};
+  Buffer workspace = pool.Allocate(MemoryKind::kWorkspace, base::DType::kUInt8,
+                                   spec::kGpuWorkspaceBytes, Lifetime::kStep);
+  backend.AttachWorkspace(workspace.data(), workspace.bytes());
+  return workspace;
+}
+
 double ClipFactor(double norm, double clip) {
   return clip > 0 && norm > clip ? clip / (norm + kClipEpsilon) : 1.0;
 }
@@ -30,12 +47,15 @@ double ClipFactor(double norm, double clip) {
 }  // namespace
 
 RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicator& host_world,
-                         const SampleSource& source)
+                         const SampleSource& source, std::optional<MemoryPoolOptions> memory)
     : plan_(plan),
       backend_(device.backend()),
       host_world_(host_world),
-      pool_(backend_),
-      device_sums_(pool_.Allocate(MemoryKind::kWorkspace, base::DType::kUInt8, sizeof(DeviceSums))),
+      pool_(backend_, memory.value_or(MemoryPoolOptions{
+                          .arena_bytes = ArenaBytes(plan, backend_, host_world.rank())})),
+      backend_workspace_(AllocateWorkspace(pool_, backend_)),
+      device_sums_(pool_.Allocate(MemoryKind::kWorkspace, base::DType::kUInt8, spec::kStepSumsBytes,
+                                  Lifetime::kStep)),
       groups_(device.world(), plan.parallel, plan.model.num_key_value_heads),
       tensor_comm_(backend_),
       loss_{.sum = &device_sums()->loss},

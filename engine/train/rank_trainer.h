@@ -1,11 +1,13 @@
 // The training state and the step of one rank, as the plan says. Owns no loop, files or output.
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include "cost_model/spec/plan.h"
 #include "cost_model/spec/timeline.h"
+#include "cost_model/spec/workspace.h"
 #include "engine/device/rank_device.h"
 #include "engine/layers/stage_model.h"
 #include "engine/optimizer/adamw_optimizer.h"
@@ -42,9 +44,10 @@ class RankTrainer {
  public:
   // Builds this rank's groups, parameters (initialised from the seed) and optimizer state on
   // `device`; what the ranks tell each other of a step goes over `host_world`. Collective. All
-  // arguments must outlive the trainer.
+  // arguments must outlive the trainer. On a device with memory of its own all memory is one arena
+  // of the plan's predicted size; `memory`, of tests, says otherwise.
   RankTrainer(const spec::Plan& plan, RankDevice& device, Communicator& host_world,
-              const SampleSource& source);
+              const SampleSource& source, std::optional<MemoryPoolOptions> memory = std::nullopt);
 
   // One optimizer step over the next global batch. Collective. `stop_requested` of any rank is
   // reported to all. The host waits for the device twice, at the end: for the sums that all ranks
@@ -62,6 +65,8 @@ class RankTrainer {
 
   // Bytes measured so far; buffers are the peak of the workspace.
   spec::StageMemory MeasuredMemory() const;
+  // Device memory that the arena did not have; 0 where the prediction held.
+  int64_t BeyondArenaBytes() const { return pool_.beyond_arena_bytes(); }
   // What the last step was made of.
   const spec::RankTimeline& last_timeline() const { return timeline_; }
 
@@ -82,6 +87,7 @@ class RankTrainer {
     double squared_norm = 0;
     int64_t num_stop_requests = 0;
   };
+  static_assert(sizeof(DeviceSums) == spec::kStepSumsBytes);
   DeviceSums* device_sums() const { return static_cast<DeviceSums*>(device_sums_.data()); }
   void BeginSums();
   StepSums SumOverRanks(bool stop_requested);
@@ -99,6 +105,7 @@ class RankTrainer {
   kernels::Backend& backend_;
   Communicator& host_world_;
   MemoryPool pool_;
+  Buffer backend_workspace_;  // empty on the CPU
   Buffer device_sums_;
   ProcessGroups groups_;
   SpanLog tensor_comm_;

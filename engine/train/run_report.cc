@@ -74,11 +74,13 @@ double RunRecorder::MedianStepTime() const {
   return *middle;
 }
 
-TrainReport RunRecorder::Collect(const spec::RankCoord& coord, const spec::StageMemory& memory,
-                                 Communicator& world) const {
+TrainReport RunRecorder::Collect(const RankTrainer& trainer, Communicator& world) const {
   TrainReport report{.first_step = first_step_, .last_step = last_step()};
   if (results_.empty()) return report;
-  const RankReport mine{.coord = coord, .time = MeanTime(), .memory = memory};
+  const RankReport mine{.coord = trainer.coord(),
+                        .time = MeanTime(),
+                        .memory = trainer.MeasuredMemory(),
+                        .beyond_arena_bytes = trainer.BeyondArenaBytes()};
   report.ranks.resize(static_cast<size_t>(world.size()));
   world.AllGather(&mine, report.ranks.data(), sizeof(RankReport), base::DType::kUInt8);
 

@@ -15,8 +15,7 @@ class RunRecorder {
   StepRow Add(const StepResult& result);
   int64_t last_step() const { return results_.empty() ? first_step_ : results_.back().step; }
   // Collective: what every rank measured, complete on every rank.
-  TrainReport Collect(const spec::RankCoord& coord, const spec::StageMemory& memory,
-                      Communicator& world) const;
+  TrainReport Collect(const RankTrainer& trainer, Communicator& world) const;
 
  private:
   // Steps that count: all but the first where there are more.

@@ -101,8 +101,7 @@ class RankRun {
       if (at_interval && !options_.save_dir.empty()) Save();
     }
     Finish();
-    const TrainReport collected =
-        recorder.Collect(trainer_.coord(), trainer_.MeasuredMemory(), world_);
+    const TrainReport collected = recorder.Collect(trainer_, world_);
     if (!options_.trace_path.empty()) {
       WriteTrace(trainer_.last_timeline(), trainer_.coord(), world_, options_.trace_path);
     }
@@ -177,7 +176,7 @@ class RankRun {
 
 TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                         const std::atomic<bool>& stop) {
-  CheckExecutable(wanted.plan);
+  CheckExecutable(wanted.plan, wanted.device);
   const TrainOptions options = WithCheckpointsFound(wanted);
   const std::unique_ptr<SampleSource> source = OpenData(options);
   PrepareOutputs(options);

@@ -45,6 +45,7 @@ struct RankReport {
   spec::RankCoord coord;
   spec::TimeBreakdown time;  // mean over the measured steps
   spec::StageMemory memory;
+  int64_t beyond_arena_bytes = 0;  // taken from the device on top of the arena
 };
 
 struct TrainReport {

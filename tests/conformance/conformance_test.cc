@@ -2,119 +2,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "cost_model/base/check.h"
-#include "cost_model/memory.h"
 #include "cost_model/pipeline_simulator.h"
-#include "cost_model/spec/op_list.h"
 #include "cost_model/update_cost.h"
-#include "engine/train/rank_trainer.h"
 #include "tests/testing/conformance_plans.h"
-#include "tests/testing/counting_source.h"
-#include "tests/testing/run_ranks.h"
+#include "tests/testing/conformance_run.h"
 
 namespace tessera::testing {
 namespace {
 
-class Recorder : public base::OpObserver {
- public:
-  void OnOpBegin(const base::OpRecord& record) override { records_.push_back(record); }
-  void OnOpEnd(const base::OpRecord& /*record*/) override {}
-  const std::vector<base::OpRecord>& records() const { return records_; }
-
- private:
-  std::vector<base::OpRecord> records_;
-};
-
-// One rank after two steps, with the operations of the second.
-struct RankOutcome {
-  spec::RankCoord coord;
-  spec::StageMemory memory;
-  std::vector<base::OpRecord> records;
-  spec::RankTimeline timeline;
-  std::vector<spec::ParameterSpec> parameters;
-  std::vector<spec::LocalSlice> slices;
-};
-
-std::vector<RankOutcome> RunPlan(const spec::Plan& plan) {
-  const CountingSource source(plan.training.sequence_length, plan.model.vocab_size);
-  std::vector<RankOutcome> outcomes(static_cast<size_t>(plan.num_devices));
-  // Rendezvous sends: the order of transfers must hold where a send waits for its receive.
-  engine::RunThreadRanks(
-      plan.num_devices, {.timeout_s = kTestTimeoutSeconds, .rendezvous_sends = true},
-      [&](engine::Communicator& world) {
-        const auto device =
-            engine::MakeRankDevice({.threads_per_rank = plan.threads_per_rank}, world);
-        engine::RankTrainer trainer(plan, *device, world, source);
-        trainer.Step(false);
-        Recorder recorder;
-        trainer.set_observer(&recorder);
-        trainer.Step(false);
-        trainer.set_observer(nullptr);
-        outcomes[static_cast<size_t>(world.rank())] = {.coord = trainer.coord(),
-                                                       .memory = trainer.MeasuredMemory(),
-                                                       .records = recorder.records(),
-                                                       .timeline = trainer.last_timeline(),
-                                                       .parameters = trainer.store().parameters(),
-                                                       .slices = trainer.store().slices()};
-      });
-  return outcomes;
-}
-
-spec::PipelineSchedule ScheduleOf(const spec::Plan& plan) {
-  return spec::MakeSchedule(plan.parallel,
-                            static_cast<int>(spec::NumMicrobatches(plan.training, plan.parallel)));
-}
-
-std::vector<base::OpRecord> RecordsOf(const std::vector<spec::Op>& ops) {
-  std::vector<base::OpRecord> records;
-  for (const spec::Op& op : ops) records.push_back(op.record);
-  return records;
-}
-
-// The operations of all actions of one stage, in order.
-std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
-                                       const std::vector<spec::VirtualStage>& stages,
-                                       const std::vector<spec::Action>& actions) {
-  const int64_t transfer_elements = spec::PipelineTransferElements(
-      spec::MakeLocalShape(plan.model, plan.training, plan.parallel));
-  std::vector<base::OpRecord> planned;
-  for (const spec::Action& action : actions) {
-    const spec::VirtualStage& stage = stages.at(static_cast<size_t>(action.virtual_stage));
-    std::vector<base::OpRecord> ops;
-    switch (action.kind) {
-      case spec::ActionKind::kForward:
-        ops = RecordsOf(StageForwardOps(plan.model, plan.training, plan.parallel, stage));
-        break;
-      case spec::ActionKind::kBackward:
-        ops = RecordsOf(StageBackwardOps(plan.model, plan.training, plan.parallel, stage));
-        break;
-      case spec::ActionKind::kSendForward:
-      case spec::ActionKind::kSendBackward:
-        ops = {{.kind = base::OpKind::kSend, .dims = {transfer_elements}}};
-        break;
-      case spec::ActionKind::kRecvForward:
-      case spec::ActionKind::kRecvBackward:
-        ops = {{.kind = base::OpKind::kRecv, .dims = {transfer_elements}}};
-        break;
-      case spec::ActionKind::kBackwardInput:
-      case spec::ActionKind::kBackwardWeight:
-        TESSERA_CHECK(false, "the engine runs no backward pass in two parts");
-        break;
-    }
-    planned.insert(planned.end(), ops.begin(), ops.end());
-  }
-  return planned;
-}
-
-// Position of the first difference, or -1.
-int64_t FirstDifference(const std::vector<base::OpRecord>& planned,
-                        const std::vector<base::OpRecord>& recorded) {
-  for (size_t i = 0; i < planned.size(); ++i) {
-    if (i >= recorded.size() || !(planned[i] == recorded[i])) return static_cast<int64_t>(i);
-  }
-  return -1;
+std::vector<RankOutcome> RunOnCpu(const spec::Plan& plan) {
+  return RunPlan(plan, [](engine::Communicator& world) {
+    return engine::MakeRankDevice({.threads_per_rank = 1}, world);
+  });
 }
 
 // Elements of the all-reduces along an axis among the operations after the schedule.
@@ -137,32 +38,11 @@ TEST_P(ConformanceTest, EngineDoesWhatWasPredicted) {
   SCOPED_TRACE(GetParam().name);
   ASSERT_TRUE(
       FindViolations(plan().model, plan().training, plan().parallel, plan().num_devices).empty());
-  const std::vector<spec::VirtualStage> stages = PartitionStages(plan().model, plan().parallel);
-  const spec::PipelineSchedule schedule = ScheduleOf(plan());
-  const std::vector<spec::StageMemory> predicted =
-      cost_model::MemoryOf(plan().model, plan().cluster, plan().training, plan().parallel, stages);
-  for (const RankOutcome& rank : RunPlan(plan())) {
-    const auto stage = static_cast<size_t>(rank.coord.pipeline);
-    SCOPED_TRACE(base::Concat("pp rank ", stage, ", tp rank ", rank.coord.tensor));
-    EXPECT_EQ(rank.memory.weights_bytes, predicted[stage].weights_bytes);
-    EXPECT_EQ(rank.memory.gradients_bytes, predicted[stage].gradients_bytes);
-    EXPECT_EQ(rank.memory.optimizer_bytes, predicted[stage].optimizer_bytes);
-    EXPECT_EQ(rank.memory.activations_bytes, predicted[stage].activations_bytes);
-
-    const std::vector<spec::Action>& actions = schedule.actions_by_stage[stage];
-    ASSERT_EQ(rank.timeline.actions.size(), actions.size());
-    for (size_t i = 0; i < actions.size(); ++i) {
-      ASSERT_EQ(rank.timeline.actions[i].action, actions[i]);
-    }
-
-    // The step begins by clearing the gradients and ends with reductions and the update.
-    const std::vector<base::OpRecord> planned = PlannedOps(plan(), stages, actions);
-    ASSERT_GT(rank.records.size(), planned.size());
-    EXPECT_EQ(rank.records.front().kind, base::OpKind::kFill);
-    const std::vector<base::OpRecord> passes(rank.records.begin() + 1, rank.records.end());
-    const int64_t difference = FirstDifference(planned, passes);
-    EXPECT_EQ(difference, -1) << "planned " << ToString(planned[difference]) << ", ran "
-                              << ToString(passes[difference]);
+  const spec::Plan predicted = WithPredictedMemory(plan());
+  for (const RankOutcome& rank : RunOnCpu(predicted)) {
+    SCOPED_TRACE(base::Concat("pp rank ", rank.coord.pipeline, ", tp rank ", rank.coord.tensor));
+    ExpectPredictedMemory(predicted, rank);
+    ExpectPlannedOperations(predicted, rank);
   }
 }
 
@@ -174,7 +54,7 @@ TEST_P(ConformanceTest, UpdateReducesWhatIsPriced) {
        .cluster = {.device = {.peak_flops_per_s = {{base::DType::kFloat32, 1e12}}}},
        .training = plan().training,
        .num_devices = plan().num_devices});
-  for (const RankOutcome& rank : RunPlan(plan())) {
+  for (const RankOutcome& rank : RunOnCpu(plan())) {
     cost_model::StageParameterCounts priced;
     for (const spec::VirtualStage& stage : StagesOf(stages, rank.coord.pipeline)) {
       const cost_model::StageParameterCounts counts =

@@ -82,9 +82,10 @@ TEST(KeptTensorsTest, LogitsTakeTheBytesOfTheirGradient) {
     return HeadKeptTensors(job.model, job.training, {}, shape, runtime).back().num_bytes;
   };
   RuntimeSpec runtime;
+  EXPECT_EQ(logits_bytes(runtime), int64_t{2} * 1024 * 32768);
+  runtime.fp32_logits_gradient = true;
   EXPECT_EQ(logits_bytes(runtime), int64_t{4} * 1024 * 32768);
   runtime.fp32_logits_gradient = false;
-  EXPECT_EQ(logits_bytes(runtime), int64_t{2} * 1024 * 32768);
   runtime.fused_cross_entropy = false;
   EXPECT_EQ(logits_bytes(runtime), int64_t{4} * 1024 * 32768);
 }
@@ -111,6 +112,7 @@ TEST(KeptTensorsTest, ALossOverTensorRanksHasItsOwnCopies) {
   runtime.fused_cross_entropy = false;
   runtime.fp32_logits_copies = 3;
   runtime.sharded_fp32_logits_copies = 4;
+  runtime.fp32_logits_gradient = true;
   const auto loss_bytes = [&](int tensor_parallel_size) {
     ParallelSpec parallel;
     parallel.tensor_parallel_size = tensor_parallel_size;

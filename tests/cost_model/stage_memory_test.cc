@@ -115,6 +115,7 @@ TEST(StageMemoryTest, TheAllocatorReservesNoMoreThanIsLeft) {
   Job job = RoundJob(1);
   spec::RuntimeSpec runtime;
   runtime.allocator_reserve = 0.1;
+  runtime.autograd = true;  // no workspace of Tessera's
   const StageParts parts{.activations_bytes = 1000};
   EXPECT_EQ(AssembleStage(job.cluster, job.training, {}, runtime, parts).reserve_bytes, 100);
   job.cluster.device.memory_bytes = 1040;

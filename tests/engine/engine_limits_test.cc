@@ -31,7 +31,9 @@ spec::Plan SmallPlan() {
   return plan;
 }
 
-TEST(CheckExecutableTest, APlainPlanRuns) { EXPECT_NO_THROW(CheckExecutable(SmallPlan())); }
+TEST(CheckExecutableTest, APlainPlanRuns) {
+  EXPECT_NO_THROW(CheckExecutable(SmallPlan(), DeviceKind::kCpu));
+}
 
 // Whatever the planner can price and the engine cannot run is refused by name.
 TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
@@ -63,12 +65,13 @@ TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
       {[](auto& plan) { plan.model.sliding_window = spec::SlidingWindowSpec{.size = 16}; },
        "sliding-window"},
       {[](auto& plan) { plan.model.num_multi_token_layers = 1; }, "multi-token"},
-      {[](auto& plan) { plan.training.precision = spec::Precision::kBf16; }, "precision bf16"}};
+      {[](auto& plan) { plan.training.precision = spec::Precision::kBf16; },
+       "precision bf16 runs on GPUs"}};
   for (const Case& c : cases) {
     spec::Plan plan = SmallPlan();
     c.edit(plan);
     try {
-      CheckExecutable(plan);
+      CheckExecutable(plan, DeviceKind::kCpu);
       FAIL() << c.reason << " was accepted";
     } catch (const base::InfeasibleError& error) {
       EXPECT_THAT(error.what(), HasSubstr(c.reason));
@@ -80,7 +83,7 @@ TEST(CheckExecutableTest, ABrokenRuleIsRefusedWithItsNumbers) {
   spec::Plan plan = SmallPlan();
   plan.training.global_batch_size = 7;
   try {
-    CheckExecutable(plan);
+    CheckExecutable(plan, DeviceKind::kCpu);
     FAIL() << "7 samples were accepted on 4 ranks";
   } catch (const base::InfeasibleError& error) {
     EXPECT_THAT(error.what(), HasSubstr("7"));

@@ -54,7 +54,7 @@ constexpr Mesh kMeshes[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {4, 1, 1, 1}, {1, 2, 1, 
 
 }  // namespace
 
-std::vector<NamedPlan> ConformancePlans() {
+std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
   std::vector<NamedPlan> plans;
   int count = 0;
   for (const spec::ModelSpec& model : {SmallGpt(), SmallLlama(), SmallQwen()}) {
@@ -81,10 +81,9 @@ std::vector<NamedPlan> ConformancePlans() {
           parallel.layers_per_virtual_stage = {1, 3};
         }
         spec::Plan plan{.model = model, .parallel = parallel, .threads_per_rank = 1};
-        plan.training = {.global_batch_size = 8,
-                         .sequence_length = 16,
-                         .steps = 4,
-                         .precision = spec::Precision::kFp32};
+        plan.training = {
+            .global_batch_size = 8, .sequence_length = 16, .steps = 4, .precision = precision};
+        plan.cluster.shared_compute_units = 1;
         plan.num_devices = spec::WorldSize(parallel);
         plans.push_back({base::Concat(model.name, " tp", mesh.tp, " pp", mesh.pp, " dp", mesh.dp,
                                       " vpp", mesh.vpp, " #", count),
