@@ -31,7 +31,7 @@ int Run(int argc, char** argv) {
   CLI::App app("Parallel Transformer training: the engine", "tessera");
   app.require_subcommand(1);
   int exit_code = base::kExitDone;
-  engine::AddTrainCommand(app, exit_code);
+  engine::AddTrainCommand(app, {argv, argv + argc}, exit_code);
   engine::AddProfileCommand(app, exit_code);
   engine::AddDataCommand(app, exit_code);
   engine::AddCheckpointCommand(app, exit_code);

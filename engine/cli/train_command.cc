@@ -5,6 +5,7 @@
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
+#include "engine/cli/device_choice.h"
 #include "engine/cli/interrupt.h"
 #include "engine/cli/train_table.h"
 #include "engine/data/data_format.h"
@@ -21,6 +22,8 @@ constexpr char kExamples[] = R"(Examples:
   tessera train --plan other-layout.json --data corpus.bin --resume ckpt --steps 400
   tessera train --plan plan.json --data tokens.u16 --data-format raw-u16 --data-order sequential \
                 --init hf:gpt2/ --hyperparameters train.json --export-hf out/
+  tessera train --plan gpu-plan.json --data corpus.bin --device cuda --comm nccl --save ckpt
+  tessera train --plan gpu-plan.json --data corpus.bin --device cuda   # ranks may share a GPU
 Ctrl-C finishes the step, saves (with --save) and leaves; a second one ends at once.)";
 
 constexpr int64_t kMaxSteps = 1'000'000'000;
@@ -96,10 +99,13 @@ void AddRunFlags(CLI::App& command, Flags& flags) {
       ->capture_default_str();
   command
       .add_option("--comm", flags.comm,
-                  "thread: ranks are threads of this process; nccl: GPUs talk to each other")
+                  "thread: through this process's memory, so that ranks may share a GPU; nccl: "
+                  "from GPU to GPU, one rank on each")
       ->check(CLI::IsMember({"thread", "nccl"}))
       ->capture_default_str();
-  command.add_option("--device", flags.device, "What the ranks compute on")
+  command
+      .add_option("--device", flags.device,
+                  "What the ranks compute on: cpu (fp32) or cuda (fp32, bf16, fp16)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command.add_option("--format", flags.format, "Closing report: table or json")
@@ -184,14 +190,15 @@ void Run(Flags& flags) {
 
 }  // namespace
 
-void AddTrainCommand(CLI::App& app, int& exit_code) {
+void AddTrainCommand(CLI::App& app, const std::vector<std::string>& arguments, int& exit_code) {
   auto* command = app.add_subcommand("train", "Run a plan");
   command->footer(kExamples);
   auto flags = std::make_shared<Flags>();
   AddRunFlags(*command, *flags);
   AddDataFlags(*command, *flags);
   AddStateFlags(*command, *flags);
-  command->callback([flags, &exit_code] {
+  command->callback([flags, arguments, &exit_code] {
+    RunWhereDeviceIs(DeviceKindFromString(flags->device), arguments);
     Run(*flags);
     exit_code = base::kExitDone;
   });

@@ -19,8 +19,10 @@ class CpuRankDevice final : public RankDevice {
 
 }  // namespace
 
+bool HasDevice(DeviceKind device) { return device == DeviceKind::kCpu; }
+
 std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communicator& host_world) {
-  if (options.device != DeviceKind::kCpu) {
+  if (!HasDevice(options.device)) {
     throw base::ConfigError("--device", "", std::string(ToString(options.device)),
                             "cpu: this executable was built for CPUs only");
   }

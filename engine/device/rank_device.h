@@ -1,7 +1,7 @@
 // What one rank computes on and how its device memory travels to other ranks.
 //
-// Two files define MakeRankDevice; the build picks one for each executable: cpu_device.cc knows
-// CPUs alone, cuda_device.cc knows CUDA as well.
+// Two files define HasDevice and MakeRankDevice; the build picks one for each executable:
+// cpu_device.cc knows CPUs alone, cuda_device.cc knows CUDA as well.
 #pragma once
 
 #include <memory>
@@ -36,6 +36,9 @@ class RankDevice {
   // All ranks; carries device memory. The host world itself on the CPU.
   virtual Communicator& world() = 0;
 };
+
+// Whether this executable was built for such devices.
+bool HasDevice(DeviceKind device);
 
 // Collective over `host_world`, which carries host memory and must outlive the device; called on
 // the rank's own thread. Throws base::ConfigError where this executable has no such device.
