@@ -120,6 +120,7 @@ __global__ void DivergentBarrier() {
 }
 
 TEST(BarrierTest, ADeadlockIsToldWithKernelBlockThreadsAndPlace) {
+  const ScopedSettings scoped({.order = ThreadOrder::kForward});  // the first block to fail is told
   const std::string fault = FaultOf(DivergentBarrier, dim3(1, 2), 64, 0);
   EXPECT_THAT(fault,
               AllOf(HasSubstr("DivergentBarrier"), HasSubstr("block (0, 0, 0)"),

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <exception>
+#include <utility>
 
 #include "tests/cuda_emulation/execution/deadlock.h"
 #include "tests/cuda_emulation/execution/symbols.h"
@@ -144,7 +145,7 @@ TESSERA_HOT void BlockRunner::Wait(const char* what, const Place& place) {
   thread.waits_at = what;
   thread.place = place;
   Worker* next = TakeNext();
-  if (next == nullptr) Fail(DescribeDeadlock());
+  if (next == nullptr) throw Fault(DescribeDeadlock());
   GoOnWith(next);
   thread.waits_at = nullptr;
   current_ = &thread;
@@ -169,7 +170,10 @@ void BlockRunner::RunBlock(uint3 block_index) {
   current_runner = this;
   GoOnWith(TakeNext());
   current_runner = nullptr;
-  if (!fault_.empty()) throw Fault(fault_);
+  if (!fault_.empty()) {
+    throw Fault("kernel " + FunctionName(launch_->function) + ", block " + IndexName(blockIdx) +
+                ": " + fault_);
+  }
 }
 
 // ---- fibers
@@ -182,7 +186,7 @@ void BlockRunner::RunFiber() {
     runner.RunThread();
     runner.idle_.push_back(runner.running_);
     Worker* next = runner.TakeNext();
-    if (next == nullptr && runner.num_live_ > 0) runner.Fail(runner.DescribeDeadlock());
+    if (next == nullptr && runner.num_live_ > 0) runner.Stop(runner.DescribeDeadlock());
     if (next != runner.running_) runner.GoOnWith(next);
   }
 }
@@ -192,12 +196,14 @@ __attribute__((noinline)) void BlockRunner::RunThread() {
   current_ = &thread;
   threadIdx = thread.index;
   current_lane = thread.lane;
+  std::string fault;
   try {
     launch_->call(launch_->arguments);
+    ReturnThread();
   } catch (const std::exception& error) {
-    Fail(error.what());
+    fault = error.what();
   }
-  ReturnThread();
+  if (!fault.empty()) Stop(std::move(fault));
 }
 
 void BlockRunner::ReturnThread() {
@@ -275,15 +281,14 @@ LaneValues BlockRunner::MeetLanes(unsigned mask, uint64_t value, const char* wha
 
 // ---- faults
 
-void BlockRunner::FailThread(const std::string& what, const Place& place) {
-  Fail("thread " + IndexName(current_->index) + ": " + what +
-       (place.line() != 0 ? ", " + PlaceName("at", place) : ""));
+void BlockRunner::FailThread(const std::string& what, const Place& place) const {
+  throw Fault("thread " + IndexName(current_->index) + ": " + what +
+              (place.line() != 0 ? ", " + PlaceName("at", place) : ""));
 }
 
 // Leaves all fibers where they are: what is on their stacks is never unwound.
-void BlockRunner::Fail(const std::string& message) {
-  fault_ = "kernel " + FunctionName(launch_->function) + ", block " + IndexName(blockIdx) + ": " +
-           message;
+void BlockRunner::Stop(std::string message) {
+  fault_ = std::move(message);
   GoOnWith(nullptr);
   std::terminate();  // nobody resumes this fiber
 }

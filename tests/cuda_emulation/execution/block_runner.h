@@ -39,7 +39,10 @@ class BlockRunner {
   LaneValues MeetLanes(unsigned mask, uint64_t value, const char* what, const Place& place,
                        LaneWork work);
   unsigned LiveLanes() const { return warps_[current_->warp].live; }
-  [[noreturn]] void FailThread(const std::string& what, const Place& place);
+  [[noreturn]] void FailThread(const std::string& what, const Place& place) const;
+
+  // Ends the kernel with a fault of the running thread, from where nothing can be thrown.
+  [[noreturn]] void Stop(std::string message);
 
  private:
   struct Worker;  // a fiber with its stack
@@ -72,7 +75,6 @@ class BlockRunner {
   void MakeReady(unsigned warp, uint32_t lanes);
   void ReleaseBarrier();
   void GoOnWith(Worker* next);
-  [[noreturn]] void Fail(const std::string& message);
   std::string DescribeDeadlock() const;
 
   const KernelLaunch* launch_ = nullptr;

@@ -3,10 +3,10 @@
 // array. The names and the layouts of the data are the compiler's. In a build with its own
 // sanitizer runtime that runtime has them, and this file is left out.
 #include <cstdint>
-#include <source_location>
 #include <string>
 
 #include "tests/cuda_emulation/execution/block_runner.h"
+#include "tests/cuda_emulation/execution/deadlock.h"
 
 namespace {
 
@@ -34,10 +34,12 @@ struct IndexData {
   const Type* index_type;
 };
 
-[[noreturn]] void Fail(const std::string& what, const Location& location) {
+// The compiler takes for granted that these calls do not throw.
+[[noreturn]] void Stop(const std::string& what, const Location& location) {
   const std::string file = location.file;
-  BlockRunner::Current().FailThread(
-      what + ", at " + file.substr(file.rfind('/') + 1) + ":" + std::to_string(location.line), {});
+  BlockRunner::Current().Stop("thread " + tessera::cuda_emulation::IndexName(threadIdx) + ": " +
+                              what + ", at " + file.substr(file.rfind('/') + 1) + ":" +
+                              std::to_string(location.line));
 }
 
 }  // namespace
@@ -45,14 +47,14 @@ struct IndexData {
 extern "C" {
 
 void __ubsan_handle_type_mismatch_v1(const AccessData* data, uintptr_t address) {
-  Fail("access of type " + std::string(data->type->name) + " at address " +
+  Stop("access of type " + std::string(data->type->name) + " at address " +
            std::to_string(address) + ", which is no multiple of " +
            std::to_string(1u << data->log_alignment),
        data->location);
 }
 
 void __ubsan_handle_out_of_bounds(const IndexData* data, uintptr_t index) {
-  Fail("index " + std::to_string(static_cast<intptr_t>(index)) + " is out of bounds of " +
+  Stop("index " + std::to_string(static_cast<intptr_t>(index)) + " is out of bounds of " +
            std::string(data->array_type->name),
        data->location);
 }

@@ -35,7 +35,17 @@ struct Allocation {
   size_t padded_bytes() const { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
 };
 
+void Release(const Allocation& allocation) {
+  UnpoisonForSanitizer(allocation.base(), allocation.padded_bytes() + 2 * kGuardBytes);
+  std::free(allocation.base());
+}
+
 struct Memory {
+  // What was never freed is left to be found as a leak.
+  ~Memory() {
+    for (const uintptr_t freed : quarantine) Release(allocations[freed]);
+  }
+
   std::shared_mutex mutex;
   std::map<uintptr_t, Allocation> allocations;  // by address; freed ones too
   std::deque<uintptr_t> quarantine;             // the oldest first
@@ -93,11 +103,6 @@ std::string StrayWriteOf(const Allocation& allocation) {
     return "the bytes after " + NameOf(allocation) + " were written to";
   }
   return "";
-}
-
-void Release(const Allocation& allocation) {
-  UnpoisonForSanitizer(allocation.base(), allocation.padded_bytes() + 2 * kGuardBytes);
-  std::free(allocation.base());
 }
 
 cudaError_t Allocate(void** pointer, size_t num_bytes, MemoryKind kind) {
