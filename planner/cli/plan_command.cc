@@ -21,6 +21,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   tessera plan --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --global-batch-size 1536
   tessera plan --model llama3-8b --cluster dgx-h100 --devices 64 --tp 4 --out plan.json
+  tessera plan --model gpt2-1.5b --cluster dgx-h100 --devices 8 --target tessera --out gpu-plan.json
   tessera plan --model mixtral-8x7b --cluster dgx-h100 --devices 64 --target torchtitan
   tessera plan --model llama3-70b --cluster dgx-h100 --devices 64 --objective memory --slack-percent 5
   tessera plan --model llama3-70b --cluster dgx-h100 --devices 256 --emit slurm --emit-out job.sh

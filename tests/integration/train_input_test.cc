@@ -48,6 +48,15 @@ class TrainInputTest : public ::testing::Test {
 
 std::unique_ptr<TemporaryFolder> TrainInputTest::folder_;
 
+TEST_F(TrainInputTest, ADeviceThatThisBuildDoesNotKnowIsNamed) {
+  if (std::filesystem::exists(std::string(TESSERA_BIN_DIR) + "/tessera-engine-cuda")) {
+    GTEST_SKIP() << "built for CUDA";
+  }
+  TrainRefused("--plan plan.json --data corpus --device cuda",
+               {"--device: found cuda, expected cpu", "build for CPUs"});
+  TrainRefused("--plan plan.json --data corpus --comm nccl", {"--comm", "nccl", "thread"});
+}
+
 TEST_F(TrainInputTest, ATruncatedSafetensorsFileIsNamedWithTheTensor) {
   Truncate("exported/config.json", "cut/config.json", 1 << 20);
   Truncate("exported/model.safetensors", "cut/model.safetensors", 100'000);
