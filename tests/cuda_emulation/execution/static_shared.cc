@@ -11,9 +11,11 @@ namespace tessera::cuda_emulation {
 namespace {
 
 constexpr char kPoison = '\xff';
-// After so many blocks a kernel has shown what it uses, but for what only some of its blocks use:
-// that is poisoned before the first of them.
+// After so many blocks, and launches, a kernel has shown what it uses. What it uses later only is
+// found by a glance at the ends of the arrays.
 constexpr int kObservedBlocks = 2;
+constexpr int kObservedLaunches = 2;
+constexpr size_t kGlanceBytes = 32;
 
 const std::vector<ThreadLocalVariable>& Arrays() {
   static const auto* arrays = new std::vector<ThreadLocalVariable>(FindLocalThreadLocals());
@@ -22,10 +24,14 @@ const std::vector<ThreadLocalVariable>& Arrays() {
 
 thread_local constinit bool is_poisoned = false;  // all arrays of this thread have been, once
 
-// The arrays that kernels were seen to use, by kernel.
+// What kernels were seen to use, by kernel.
 struct KnownUses {
+  struct Use {
+    std::vector<size_t> arrays;
+    int num_launches = 0;
+  };
   std::mutex mutex;
-  std::map<const void*, std::vector<size_t>> arrays;
+  std::map<const void*, Use> kernels;
 };
 KnownUses& Known() {
   static auto* known = new KnownUses;
@@ -36,10 +42,16 @@ void Poison(char* block, const ThreadLocalVariable& array) {
   std::memset(block + array.offset, kPoison, array.num_bytes);
 }
 
-bool IsPoison(const char* block, const ThreadLocalVariable& array) {
+bool IsPoison(const char* begin, size_t num_bytes) {
+  return num_bytes == 0 ||
+         (begin[0] == kPoison && std::memcmp(begin, begin + 1, num_bytes - 1) == 0);
+}
+
+bool IsPoison(const char* block, const ThreadLocalVariable& array, bool glance) {
   const char* begin = block + array.offset;
-  return array.num_bytes == 0 ||
-         (begin[0] == kPoison && std::memcmp(begin, begin + 1, array.num_bytes - 1) == 0);
+  if (!glance || array.num_bytes <= 2 * kGlanceBytes) return IsPoison(begin, array.num_bytes);
+  return IsPoison(begin, kGlanceBytes) &&
+         IsPoison(begin + array.num_bytes - kGlanceBytes, kGlanceBytes);
 }
 
 }  // namespace
@@ -51,27 +63,29 @@ StaticSharedMemory::StaticSharedMemory(const void* kernel)
     is_poisoned = true;
   }
   const std::lock_guard lock(Known().mutex);
-  const auto found = Known().arrays.find(kernel);
-  if (found != Known().arrays.end()) used_ = found->second;
+  KnownUses::Use& known = Known().kernels[kernel];
+  used_ = known.arrays;
+  is_known_ = known.num_launches++ >= kObservedLaunches;
 }
 
 StaticSharedMemory::~StaticSharedMemory() {
   FindUsed();
   PoisonUsed();
   const std::lock_guard lock(Known().mutex);
-  std::vector<size_t>& known = Known().arrays[kernel_];
-  if (known.size() < used_.size()) known = used_;
+  KnownUses::Use& known = Known().kernels[kernel_];
+  if (known.arrays.size() < used_.size()) known.arrays = used_;
 }
 
 void StaticSharedMemory::BeforeBlock() {
-  if (num_blocks_ > 0 && num_blocks_ <= kObservedBlocks) FindUsed();
+  if (!is_known_ && num_blocks_ > 0 && num_blocks_ <= kObservedBlocks) FindUsed();
   if (num_blocks_ > 0) PoisonUsed();
   ++num_blocks_;
 }
 
 void StaticSharedMemory::FindUsed() {
   for (size_t i = 0; i < Arrays().size(); ++i) {
-    if (!IsPoison(block_, Arrays()[i]) && std::find(used_.begin(), used_.end(), i) == used_.end()) {
+    if (!IsPoison(block_, Arrays()[i], is_known_) &&
+        std::find(used_.begin(), used_.end(), i) == used_.end()) {
       used_.push_back(i);
     }
   }

@@ -25,6 +25,7 @@ class StaticSharedMemory {
   const void* kernel_;
   char* block_;               // of this thread's variables
   std::vector<size_t> used_;  // indices among all arrays
+  bool is_known_ = false;     // what this kernel uses was seen before
   int num_blocks_ = 0;
 };
 

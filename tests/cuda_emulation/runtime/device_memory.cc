@@ -43,12 +43,13 @@ void Release(const Allocation& allocation) {
 struct Memory {
   // What was never freed is left to be found as a leak.
   ~Memory() {
-    for (const uintptr_t freed : quarantine) Release(allocations[freed]);
+    for (const auto& [address, allocation] : freed) Release(allocation);
   }
 
   std::shared_mutex mutex;
-  std::map<uintptr_t, Allocation> allocations;  // by address; freed ones too
-  std::deque<uintptr_t> quarantine;             // the oldest first
+  std::map<uintptr_t, Allocation> allocations;  // by address
+  std::map<uintptr_t, Allocation> freed;        // by address: those in quarantine
+  std::deque<uintptr_t> quarantine;             // their addresses, the oldest first
   size_t quarantine_bytes = 0;
   std::map<int, int64_t> used_bytes;  // by device
   int64_t limit_bytes = int64_t{2} << 30;
@@ -57,15 +58,6 @@ struct Memory {
 Memory& GetMemory() {
   static Memory memory;
   return memory;
-}
-
-// The allocation that holds the address, or ends there; null where there is none.
-const Allocation* FindAllocation(const Memory& memory, const void* pointer) {
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  auto after = memory.allocations.upper_bound(address);
-  if (after == memory.allocations.begin()) return nullptr;
-  const Allocation& allocation = std::prev(after)->second;
-  return address <= std::prev(after)->first + allocation.num_bytes ? &allocation : nullptr;
 }
 
 void SetGuards(const Allocation& allocation) {
@@ -105,6 +97,20 @@ std::string StrayWriteOf(const Allocation& allocation) {
   return "";
 }
 
+// The allocation that holds the address, or ends there; null where there is none.
+const Allocation* FindIn(const std::map<uintptr_t, Allocation>& allocations, const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  const auto after = allocations.upper_bound(address);
+  if (after == allocations.begin()) return nullptr;
+  const Allocation& allocation = std::prev(after)->second;
+  return address <= std::prev(after)->first + allocation.num_bytes ? &allocation : nullptr;
+}
+
+const Allocation* FindAllocation(const Memory& memory, const void* pointer) {
+  const Allocation* live = FindIn(memory.allocations, pointer);
+  return live != nullptr ? live : FindIn(memory.freed, pointer);
+}
+
 cudaError_t Allocate(void** pointer, size_t num_bytes, MemoryKind kind) {
   Memory& memory = GetMemory();
   const std::unique_lock lock(memory.mutex);
@@ -129,6 +135,31 @@ cudaError_t Allocate(void** pointer, size_t num_bytes, MemoryKind kind) {
   return cudaSuccess;
 }
 
+std::string FirstStrayWrite(const std::map<uintptr_t, Allocation>& allocations) {
+  for (const auto& [address, allocation] : allocations) {
+    const std::string found = StrayWriteOf(allocation);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+void Quarantine(Memory& memory, Allocation allocation) {
+  allocation.kind = MemoryKind::kFreed;
+  std::memset(allocation.data, kPoison, allocation.num_bytes);
+  PoisonForSanitizer(allocation.data, allocation.num_bytes);
+  const auto address = reinterpret_cast<uintptr_t>(allocation.data);
+  memory.freed[address] = allocation;
+  memory.quarantine.push_back(address);
+  memory.quarantine_bytes += allocation.num_bytes;
+  while (memory.quarantine_bytes > kQuarantineBytes) {
+    const auto oldest = memory.freed.find(memory.quarantine.front());
+    memory.quarantine.pop_front();
+    memory.quarantine_bytes -= oldest->second.num_bytes;
+    Release(oldest->second);
+    memory.freed.erase(oldest);
+  }
+}
+
 // REQUIRES: nothing in a stream uses the memory any more.
 cudaError_t Free(void* pointer, MemoryKind kind, const char* call) {
   Memory& memory = GetMemory();
@@ -138,22 +169,12 @@ cudaError_t Free(void* pointer, MemoryKind kind, const char* call) {
     return Refuse(cudaErrorInvalidValue,
                   std::string(call) + ": not what it allocated, or freed before");
   }
-  Allocation& allocation = found->second;
+  Allocation allocation = found->second;
+  memory.allocations.erase(found);
   if (kind == MemoryKind::kDevice) {
     memory.used_bytes[allocation.device] -= static_cast<int64_t>(allocation.num_bytes);
   }
-  allocation.kind = MemoryKind::kFreed;
-  std::memset(allocation.data, kPoison, allocation.num_bytes);
-  PoisonForSanitizer(allocation.data, allocation.num_bytes);
-  memory.quarantine.push_back(found->first);
-  memory.quarantine_bytes += allocation.num_bytes;
-  while (memory.quarantine_bytes > kQuarantineBytes) {
-    const auto oldest = memory.allocations.find(memory.quarantine.front());
-    memory.quarantine.pop_front();
-    memory.quarantine_bytes -= oldest->second.num_bytes;
-    Release(oldest->second);
-    memory.allocations.erase(oldest);
-  }
+  Quarantine(memory, allocation);
   return cudaSuccess;
 }
 
@@ -206,19 +227,14 @@ std::string FindStrayWrites(bool freed_too) {
   std::string found;
   {
     const std::shared_lock lock(memory.mutex);
-    for (const auto& [address, allocation] : memory.allocations) {
-      if (allocation.kind == MemoryKind::kFreed && !freed_too) continue;
-      found = StrayWriteOf(allocation);
-      if (!found.empty()) break;
-    }
+    found = FirstStrayWrite(memory.allocations);
+    if (found.empty() && freed_too) found = FirstStrayWrite(memory.freed);
   }
   if (found.empty()) return found;
   const std::unique_lock lock(memory.mutex);
-  for (const auto& [address, allocation] : memory.allocations) {
-    SetGuards(allocation);
-    if (allocation.kind == MemoryKind::kFreed) {
-      std::memset(allocation.data, kPoison, allocation.num_bytes);
-    }
+  for (const auto& [address, allocation] : memory.allocations) SetGuards(allocation);
+  for (const auto& [address, allocation] : memory.freed) {
+    std::memset(allocation.data, kPoison, allocation.num_bytes);
   }
   return found;
 }

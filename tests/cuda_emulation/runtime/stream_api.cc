@@ -1,5 +1,8 @@
 // The calls about streams, but for their capture.
+#include <string>
+
 #include "tests/cuda_emulation/runtime/device.h"
+#include "tests/cuda_emulation/runtime/device_memory.h"
 #include "tests/cuda_emulation/runtime/errors.h"
 #include "tests/cuda_emulation/runtime/host_thread.h"
 #include "tests/cuda_emulation/runtime/runtime_api.h"
@@ -67,5 +70,7 @@ cudaError_t cudaDeviceSynchronize() {
   const cudaError_t error = RefuseWhileCapturing("cudaDeviceSynchronize");
   if (error != cudaSuccess) return error;
   FinishDevice(CurrentDevice());
+  const std::string stray = FindStrayWrites(/*freed_too=*/true);
+  if (!stray.empty()) FailDevice(CurrentDevice(), stray);
   return ThrowIfFailed(CurrentDevice());
 }

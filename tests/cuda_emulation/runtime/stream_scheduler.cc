@@ -8,6 +8,7 @@
 #include "tests/cuda_emulation/runtime/device.h"
 #include "tests/cuda_emulation/runtime/device_memory.h"
 #include "tests/cuda_emulation/runtime/errors.h"
+#include "tests/cuda_emulation/runtime/host_thread.h"
 
 namespace tessera::cuda_emulation {
 namespace {
@@ -134,7 +135,8 @@ bool StreamScheduler::RunHead(Lock& lock, cudaStream_t stream) {
     return false;
   }
   ++progress_;
-  if (num_waiting_ > 0) moved_.notify_all();
+  // Other threads look again by themselves; who made their work ready has called NotifyProgress.
+  if (stream->owner != CurrentHostThread()) moved_.notify_all();
   lock.unlock();  // what an operation does when it goes may need the lock
   finished.clear();
   lock.lock();
@@ -194,10 +196,8 @@ void StreamScheduler::GiveUp(Lock& lock, const StreamSet& set, const char* call)
 // Sleeps until other threads have done something, or until it is time to look again. Whether they
 // have.
 bool StreamScheduler::SleepUntilProgress(Lock& lock) {
-  ++num_waiting_;
   const uint64_t before = progress_;
   const bool has_moved = moved_.wait_for(lock, kRetryInterval, [&] { return progress_ != before; });
-  --num_waiting_;
   if (!has_moved) {
     for (cudaStream_t stream : streams_) stream->tried_at = ~0ull;
   }

@@ -57,7 +57,6 @@ class StreamScheduler {
   double timeout_s_ = 60;
   uint64_t num_issued_ = 0;
   uint64_t progress_ = 0;
-  int num_waiting_ = 0;
 };
 
 }  // namespace tessera::cuda_emulation
