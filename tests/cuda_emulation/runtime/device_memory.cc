@@ -22,7 +22,8 @@ constexpr size_t kGuardBytes = 256;
 constexpr unsigned char kPoison = 0xff;
 constexpr unsigned char kGuard = 0xa5;
 constexpr size_t kQuarantineBytes = 64 << 20;
-// Freed blocks are looked through up to here for writes that came too late.
+// Of the blocks freed last, so many are looked through, so far, for writes that came too late.
+constexpr size_t kNumCheckedFreed = 32;
 constexpr size_t kCheckedFreedBytes = 4 << 10;
 
 struct Allocation {
@@ -135,12 +136,19 @@ cudaError_t Allocate(void** pointer, size_t num_bytes, MemoryKind kind) {
   return cudaSuccess;
 }
 
-std::string FirstStrayWrite(const std::map<uintptr_t, Allocation>& allocations) {
-  for (const auto& [address, allocation] : allocations) {
-    const std::string found = StrayWriteOf(allocation);
-    if (!found.empty()) return found;
+// What was written around a live allocation or into one of those freed last. Empty where nothing
+// was.
+std::string FirstStrayWrite(const Memory& memory, bool freed_too) {
+  std::string found;
+  for (const auto& [address, allocation] : memory.allocations) {
+    if (!(found = StrayWriteOf(allocation)).empty()) return found;
   }
-  return "";
+  const size_t num_checked = freed_too ? std::min(memory.quarantine.size(), kNumCheckedFreed) : 0;
+  for (size_t i = 0; i < num_checked; ++i) {
+    const uintptr_t address = memory.quarantine[memory.quarantine.size() - 1 - i];
+    if (!(found = StrayWriteOf(memory.freed.at(address))).empty()) return found;
+  }
+  return found;
 }
 
 void Quarantine(Memory& memory, Allocation allocation) {
@@ -227,8 +235,7 @@ std::string FindStrayWrites(bool freed_too) {
   std::string found;
   {
     const std::shared_lock lock(memory.mutex);
-    found = FirstStrayWrite(memory.allocations);
-    if (found.empty() && freed_too) found = FirstStrayWrite(memory.freed);
+    found = FirstStrayWrite(memory, freed_too);
   }
   if (found.empty()) return found;
   const std::unique_lock lock(memory.mutex);

@@ -62,6 +62,8 @@ class KernelOperation final : public StreamOperation {
   bool TryRun() override {
     for (const void* pointer : kernel_.pointers) CheckPointer(pointer);
     RunKernel(launch_);
+    const std::string stray = FindStrayWrites(/*freed_too=*/false);
+    if (!stray.empty()) throw Fault(Describe() + ": " + stray);
     return true;
   }
   std::string Describe() const override { return "kernel " + FunctionName(kernel_.function); }
