@@ -59,6 +59,9 @@ TEST(LaunchTest, MoreThan48KibibytesOfSharedMemoryMustBeAskedFor) {
   };
   EXPECT_EQ(allow(227 * 1024 + 1), cudaErrorInvalidValue);
   EXPECT_EQ(allow(227 * 1024), cudaSuccess);
+  cudaFuncAttributes attributes;
+  Expect(cudaFuncGetAttributes(&attributes, NeedsMuch));
+  EXPECT_EQ(attributes.maxDynamicSharedSizeBytes, 227 * 1024);
   EXPECT_EQ(Launch(stream, NeedsMuch, 1, 32, 227 * 1024), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   cudaGetLastError();

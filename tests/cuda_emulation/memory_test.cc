@@ -133,5 +133,22 @@ TEST(DeviceTest, OnlyDevicesThatExistCanBeChosen) {
   EXPECT_STREQ(cudaGetErrorName(cudaGetLastError()), "cudaErrorInvalidDevice");
 }
 
+TEST(DeviceTest, ThereAreAsManyDevicesAndMultiprocessorsAsToldTo) {
+  int count = 0;
+  cudaDeviceProp properties;
+  SetDeviceCount(2);
+  SetNumMultiprocessors(7);
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  EXPECT_EQ(count, 2);
+  EXPECT_EQ(cudaGetDeviceProperties(&properties, 2), cudaErrorInvalidDevice);
+  Expect(cudaGetDeviceProperties(&properties, 1));
+  EXPECT_EQ(properties.multiProcessorCount, 7);
+  SetDeviceCount(0);
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+  SetDeviceCount(8);
+  SetNumMultiprocessors(4);
+  cudaGetLastError();
+}
+
 }  // namespace
 }  // namespace tessera::cuda_emulation
