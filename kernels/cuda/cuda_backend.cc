@@ -87,6 +87,20 @@ void CudaBackend::Synchronize() {
   CheckCuda(status, "cudaStreamSynchronize");
 }
 
+size_t CudaBackend::Mark() {
+  if (num_marks_ == marks_.size()) marks_.push_back(std::make_unique<Event>(EventTiming::kOn));
+  marks_[num_marks_]->Record(stream_.get());
+  return num_marks_++;
+}
+
+std::vector<double> CudaBackend::TakeMarks() {
+  Synchronize();
+  std::vector<double> times_s(num_marks_);
+  for (size_t i = 1; i < num_marks_; ++i) times_s[i] = marks_[i]->SecondsSince(*marks_[0]);
+  num_marks_ = 0;
+  return times_s;
+}
+
 void CudaBackend::CheckFailure() const {
   if (failure_check_) failure_check_();
 }

@@ -4,6 +4,8 @@
 #include <cuda_runtime.h>
 
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/cublaslt_matmul.h"
@@ -42,6 +44,8 @@ class CudaBackend final : public Backend {
   void CopyToDevice(void* device, const void* host, size_t bytes) override;
   void CopyToHost(void* host, const void* device, size_t bytes) override;
   void Synchronize() override;
+  size_t Mark() override;
+  std::vector<double> TakeMarks() override;
 
  protected:
   void DoMatMul(const MatMulArgs& args) override;
@@ -90,6 +94,8 @@ class CudaBackend final : public Backend {
   LaunchContext attention_context_;  // of the library
   int64_t wanted_cublas_bytes_ = 0;
   std::function<void()> failure_check_;
+  std::vector<std::unique_ptr<Event>> marks_;  // timed; the first num_marks_ are in use
+  size_t num_marks_ = 0;
 };
 
 }  // namespace tessera::kernels::cuda

@@ -32,8 +32,10 @@ Stream::Stream(StreamPriority priority) {
 // Destructors ignore what CUDA says: they run while other errors unwind.
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 
-Event::Event() {
-  CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+Event::Event(EventTiming timing) {
+  CheckCuda(cudaEventCreateWithFlags(
+                &event_, timing == EventTiming::kOn ? cudaEventDefault : cudaEventDisableTiming),
+            "cudaEventCreateWithFlags");
 }
 
 Event::~Event() { cudaEventDestroy(event_); }
@@ -46,17 +48,25 @@ void Event::MakeWait(cudaStream_t stream) const {
   CheckCuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
 }
 
-bool Event::IsDone() const {
-  const cudaError_t status = cudaEventQuery(event_);
-  if (status == cudaErrorNotReady) {
-    cudaGetLastError();
-    return false;
-  }
-  CheckCuda(status, "cudaEventQuery");
-  return true;
-}
+bool Event::IsOver() const noexcept { return cudaEventQuery(event_) != cudaErrorNotReady; }
 
 void Event::Synchronize() const { CheckCuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+
+double Event::SecondsSince(const Event& begin) const {
+  constexpr double kSecondsPerMillisecond = 1e-3;
+  float milliseconds = 0;
+  CheckCuda(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "cudaEventElapsedTime");
+  return milliseconds * kSecondsPerMillisecond;
+}
+
+DeviceMemory::DeviceMemory(size_t num_bytes) {
+  void* memory = nullptr;
+  CheckCuda(cudaMalloc(&memory, num_bytes),
+            base::Concat("cudaMalloc of ", num_bytes, " bytes").c_str());
+  data_ = static_cast<std::byte*>(memory);
+}
+
+DeviceMemory::~DeviceMemory() { cudaFree(data_); }
 
 PinnedMemory::PinnedMemory(size_t num_bytes) : num_bytes_(num_bytes) {
   void* memory = nullptr;

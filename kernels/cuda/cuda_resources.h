@@ -30,10 +30,12 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// A mark in a stream, without timing.
+enum class EventTiming { kOff, kOn };
+
+// A mark in a stream.
 class Event {
  public:
-  Event();
+  explicit Event(EventTiming timing = EventTiming::kOff);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -41,13 +43,30 @@ class Event {
   void Record(cudaStream_t stream);
   // What `stream` is given from now on runs after what was before the mark.
   void MakeWait(cudaStream_t stream) const;
-  // Whether what was before the mark is done; true if never recorded.
-  bool IsDone() const;
+  // Whether what was before the mark is done, or never will be: the next call of the stream's own
+  // thread then tells why. True if never recorded.
+  bool IsOver() const noexcept;
   // Blocks the calling thread until then.
   void Synchronize() const;
+  // Seconds from `begin` to here, to about a microsecond. REQUIRES: both are timed and over.
+  double SecondsSince(const Event& begin) const;
 
  private:
   cudaEvent_t event_ = nullptr;
+};
+
+// Device memory outside the backend's: small, for a library's or a communicator's own needs.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(size_t num_bytes);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
 };
 
 // Host memory that a GPU copies from and to by itself.
