@@ -1,10 +1,10 @@
 #include "engine/comm/thread_communicator.h"
 
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "cost_model/base/check.h"
+#include "engine/comm/blocked_timer.h"
 
 namespace tessera::engine {
 namespace {
@@ -24,22 +24,6 @@ std::string ToString(const Envelope& envelope) {
 
 }  // namespace
 
-// Adds the time it lives to the communicator's.
-class ThreadCommunicator::BlockedTimer {
- public:
-  explicit BlockedTimer(ThreadCommunicator& comm) : comm_(comm) {}
-  ~BlockedTimer() {
-    comm_.blocked_s_ += std::chrono::duration<double>(Clock::now() - start_).count();
-  }
-  BlockedTimer(const BlockedTimer&) = delete;
-  BlockedTimer& operator=(const BlockedTimer&) = delete;
-
- private:
-  using Clock = std::chrono::steady_clock;
-  ThreadCommunicator& comm_;
-  const Clock::time_point start_ = Clock::now();
-};
-
 class ThreadCommunicator::CollectiveHandle final : public CommHandle {
  public:
   CollectiveHandle(ThreadCommunicator& comm, int64_t number) : comm_(comm), number_(number) {}
@@ -48,7 +32,7 @@ class ThreadCommunicator::CollectiveHandle final : public CommHandle {
   }
   void Wait() override {
     if (std::exchange(waited_, true)) return;
-    const BlockedTimer timer(comm_);
+    const BlockedTimer timer(comm_.blocked_s_);
     comm_.group_.Wait(comm_.rank_, number_);
   }
 
@@ -68,7 +52,7 @@ class ThreadCommunicator::SendHandle final : public CommHandle {
   }
   ~SendHandle() override { comm_.AbandonTransfer(send_, mailbox_, peer_); }
   void Wait() override {
-    const BlockedTimer timer(comm_);
+    const BlockedTimer timer(comm_.blocked_s_);
     if (!comm_.group_.world().options().rendezvous_sends) mailbox_.Buffer(send_);
     comm_.AwaitTransfer(send_, mailbox_, peer_);
   }
@@ -90,7 +74,7 @@ class ThreadCommunicator::RecvHandle final : public CommHandle {
   }
   ~RecvHandle() override { comm_.AbandonTransfer(recv_, mailbox_, peer_); }
   void Wait() override {
-    const BlockedTimer timer(comm_);
+    const BlockedTimer timer(comm_.blocked_s_);
     comm_.AwaitTransfer(recv_, mailbox_, peer_);
   }
 
@@ -108,7 +92,7 @@ std::unique_ptr<CommHandle> ThreadCommunicator::Post(const CollectiveHeader& hea
     if (input != output && num_bytes > 0) std::memcpy(output, input, num_bytes);
     return std::make_unique<DoneHandle>();
   }
-  const BlockedTimer timer(*this);
+  const BlockedTimer timer(blocked_s_);
   ++num_posted_;
   group_.Post(rank_, num_posted_, header, input, output);
   return std::make_unique<CollectiveHandle>(*this, num_posted_);
@@ -153,7 +137,7 @@ std::unique_ptr<Communicator> ThreadCommunicator::Split(int color, int key,
                                                         const std::string& name) {
   SplitRequest request = {.color = color, .key = key, .name = name};
   ++num_posted_;
-  const BlockedTimer timer(*this);
+  const BlockedTimer timer(blocked_s_);
   group_.Post(rank_, num_posted_, {.kind = CollectiveKind::kSplit}, nullptr, &request);
   CollectiveHandle(*this, num_posted_).Wait();
   if (request.group == nullptr) return nullptr;

@@ -45,7 +45,6 @@ class ThreadCommunicator final : public Communicator {
   class CollectiveHandle;
   class SendHandle;
   class RecvHandle;
-  class BlockedTimer;
   struct GroupedSend {
     int peer = 0;
     Envelope envelope;

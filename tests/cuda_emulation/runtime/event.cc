@@ -7,6 +7,7 @@
 
 #include "tests/cuda_emulation/runtime/device.h"
 #include "tests/cuda_emulation/runtime/errors.h"
+#include "tests/cuda_emulation/runtime/host_thread.h"
 #include "tests/cuda_emulation/runtime/runtime_api.h"
 #include "tests/cuda_emulation/runtime/stream.h"
 
@@ -141,6 +142,11 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const cudaError_t error = CheckEvent(event, "cudaEventQuery");
   if (error != cudaSuccess || event->record == nullptr) return error;
   const std::shared_ptr<EventRecord> record = event->record;
+  if (record->owner != CurrentHostThread()) {
+    // A watchdog: it neither does the owner's work nor takes the owner's fault.
+    if (record->is_done) return cudaSuccess;
+    return HasFailed(record->device) ? cudaErrorLaunchFailure : cudaErrorNotReady;
+  }
   if (HasEnded(*record)) return ThrowIfFailed(record->device);
   // See cudaStreamQuery.
   RunOne({.owner = record->owner});
