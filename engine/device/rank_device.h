@@ -35,6 +35,8 @@ class RankDevice {
   virtual kernels::Backend& backend() = 0;
   // All ranks; carries device memory. The host world itself on the CPU.
   virtual Communicator& world() = 0;
+  // The step that failures name from now on.
+  virtual void BeginStep(int64_t /*step*/) {}
 };
 
 // Whether this executable was built for such devices.

@@ -49,6 +49,7 @@ double ClipFactor(double norm, double clip) {
 RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicator& host_world,
                          const SampleSource& source, std::optional<MemoryPoolOptions> memory)
     : plan_(plan),
+      device_(device),
       backend_(device.backend()),
       host_world_(host_world),
       pool_(backend_, memory.value_or(MemoryPoolOptions{
@@ -92,6 +93,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
 StepResult RankTrainer::Step(bool stop_requested) {
   using spec::PhaseKind;
   StepResult result{.step = step_ + 1};
+  device_.BeginStep(result.step);
   marks_ = {};
   backend_.Mark();
   RunPhase(PhaseKind::kOther, [&] {

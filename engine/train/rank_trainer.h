@@ -102,6 +102,7 @@ class RankTrainer {
   }
 
   const spec::Plan& plan_;
+  RankDevice& device_;
   kernels::Backend& backend_;
   Communicator& host_world_;
   MemoryPool pool_;
