@@ -44,13 +44,17 @@ Buffer StageModel::Forward(int microbatch, const Microbatch& data, Buffer input)
   return x;
 }
 
-Buffer StageModel::Backward(int microbatch, Buffer dy) {
+Buffer StageModel::Backward(int microbatch, Buffer dy,
+                            const std::function<void(int layer)>& layer_done) {
   const auto found = stashes_.find(microbatch);
   TESSERA_CHECK(found != stashes_.end(), "micro-batch ", microbatch, " goes backward on stage ",
                 stage_.index, " before it went forward");
   Stash& stash = found->second;
   if (head_) dy = head_->Backward(stash.head);
-  for (size_t i = layers_.size(); i-- > 0;) layers_[i].Backward(stash.layers[i], dy);
+  for (size_t i = layers_.size(); i-- > 0;) {
+    layers_[i].Backward(stash.layers[i], dy);
+    if (layer_done) layer_done(stage_.first_layer + static_cast<int>(i));
+  }
   if (embedding_) {
     embedding_->Backward(stash.embedding, dy);
     dy.Reset();

@@ -1,6 +1,7 @@
 // The part of the model on one virtual stage, forward and backward for one micro-batch at a time.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -26,8 +27,9 @@ class StageModel {
   // Returns this one's output, empty on the last, where the loss goes to the context's target.
   Buffer Forward(int microbatch, const Microbatch& data, Buffer input);
   // `dy`: gradient of the output, empty on the last virtual stage. Returns the gradient of the
-  // input, empty on the first.
-  Buffer Backward(int microbatch, Buffer dy);
+  // input, empty on the first. `layer_done`, empty for none, is called with each layer's number
+  // once the pass has changed its gradients.
+  Buffer Backward(int microbatch, Buffer dy, const std::function<void(int layer)>& layer_done);
 
   const spec::VirtualStage& stage() const { return stage_; }
 

@@ -1,5 +1,7 @@
 #include "engine/optimizer/gradient_reduction.h"
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -61,47 +63,99 @@ void ReduceOver(const LayerContext& context, const ParameterStore& store,
   flush();
 }
 
-template <typename Predicate>
-std::vector<size_t> IndicesWhere(const ParameterStore& store, const Predicate& predicate) {
-  std::vector<size_t> indices;
-  for (size_t i = 0; i < store.parameters().size(); ++i) {
-    if (predicate(store.parameters()[i])) indices.push_back(i);
+std::vector<size_t> ParametersOf(const spec::FlatBucket& bucket) {
+  std::vector<size_t> parameters;
+  for (int i = 0; i < bucket.num_parameters; ++i) {
+    parameters.push_back(static_cast<size_t>(bucket.first_parameter + i));
   }
-  return indices;
-}
-
-void ReduceBuckets(const LayerContext& context, const ParameterStore& store) {
-  Communicator& group = *context.groups.gradient;
-  if (group.size() == 1) return;
-  for (const spec::FlatBucket& bucket : store.layout().buckets) {
-    const kernels::Array data = store.gradients().At(bucket.offset);
-    if (context.parallel.zero_stage == 0) {
-      group.AllReduce(data.data, data.data, bucket.num_elements, data.dtype, base::ReduceOp::kSum);
-    } else {
-      const int64_t part = bucket.num_elements / group.size();
-      group.ReduceScatter(data.data, data.At(group.rank() * part).data, part, data.dtype,
-                          base::ReduceOp::kSum);
-    }
-  }
+  return parameters;
 }
 
 }  // namespace
 
-void ReduceGradients(const LayerContext& context, const ParameterStore& store) {
-  const int tp = context.parallel.tensor_parallel_size;
-  ReduceOver(context, store,
-             IndicesWhere(store, [](const auto& p) { return p.sequence_parallel_gradient; }),
-             *context.groups.tensor);
-  ReduceOver(context, store,
-             IndicesWhere(
-                 store, [&](const auto& p) { return p.shard.dim >= 0 && p.shard.num_shards < tp; }),
-             *context.groups.kv_replica);
-  if (context.model.tied_embeddings) {
-    ReduceOver(context, store,
-               IndicesWhere(store, [](const auto& p) { return p.name == "embedding.word.weight"; }),
-               *context.groups.embedding);
+GradientReducer::GradientReducer(const LayerContext& context, const ParameterStore& store)
+    : context_(context),
+      store_(store),
+      is_final_(store.parameters().size()),
+      is_started_(store.layout().buckets.size()) {}
+
+bool GradientReducer::IsTied(size_t parameter) const {
+  return context_.model.tied_embeddings &&
+         store_.parameters()[parameter].name == "embedding.word.weight";
+}
+
+bool GradientReducer::IsReady(const spec::FlatBucket& bucket) const {
+  const auto begin = is_final_.begin() + bucket.first_parameter;
+  return std::all_of(begin, begin + bucket.num_parameters, [](bool is_final) { return is_final; });
+}
+
+void GradientReducer::OnLayerDone(int layer) {
+  if (context_.groups.gradient->size() == 1) return;
+  bool is_behind = false;  // the layer
+  for (size_t i = 0; i < is_final_.size(); ++i) {
+    const int of = store_.parameters()[i].layer;
+    is_behind = is_behind || of == layer;
+    const bool is_head = is_behind && of < 0 && layer + 1 == context_.model.num_layers;
+    // The other stage would be waited for before it can come here.
+    const bool meets_other_stage = IsTied(i) && context_.groups.embedding->size() > 1;
+    if (of == layer || (is_head && !meets_other_stage)) is_final_[i] = true;
   }
-  ReduceBuckets(context, store);
+  for (size_t b = is_started_.size(); b-- > 0;) {
+    const spec::FlatBucket& bucket = store_.layout().buckets[b];
+    if (is_started_[b] || !IsReady(bucket)) continue;
+    ReduceShared(ParametersOf(bucket), /*with_tied=*/false);
+    StartBucket(bucket);
+    is_started_[b] = true;
+  }
+}
+
+void GradientReducer::Finish() {
+  std::vector<size_t> left;
+  for (size_t b = 0; b < is_started_.size(); ++b) {
+    if (is_started_[b]) continue;
+    const std::vector<size_t> parameters = ParametersOf(store_.layout().buckets[b]);
+    left.insert(left.end(), parameters.begin(), parameters.end());
+  }
+  ReduceShared(left, /*with_tied=*/true);
+  for (size_t b = 0; b < is_started_.size(); ++b) {
+    if (!is_started_[b]) StartBucket(store_.layout().buckets[b]);
+  }
+  for (const auto& handle : under_way_) handle->Wait();
+  under_way_.clear();
+  is_final_.assign(is_final_.size(), false);
+  is_started_.assign(is_started_.size(), false);
+}
+
+void GradientReducer::ReduceShared(const std::vector<size_t>& parameters, bool with_tied) {
+  const auto reduce_where = [&](const auto& predicate, Communicator& group) {
+    std::vector<size_t> indices;
+    std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(indices), predicate);
+    ReduceOver(context_, store_, indices, group);
+  };
+  const int tp = context_.parallel.tensor_parallel_size;
+  reduce_where([&](size_t i) { return store_.parameters()[i].sequence_parallel_gradient; },
+               *context_.groups.tensor);
+  reduce_where(
+      [&](size_t i) {
+        const spec::ParameterShard& shard = store_.parameters()[i].shard;
+        return shard.dim >= 0 && shard.num_shards < tp;
+      },
+      *context_.groups.kv_replica);
+  if (with_tied) reduce_where([&](size_t i) { return IsTied(i); }, *context_.groups.embedding);
+}
+
+void GradientReducer::StartBucket(const spec::FlatBucket& bucket) {
+  Communicator& group = *context_.groups.gradient;
+  if (group.size() == 1) return;
+  const kernels::Array data = store_.gradients().At(bucket.offset);
+  if (context_.parallel.zero_stage == 0) {
+    under_way_.push_back(group.AllReduceAsync(data.data, data.data, bucket.num_elements, data.dtype,
+                                              base::ReduceOp::kSum));
+    return;
+  }
+  const int64_t part = bucket.num_elements / group.size();
+  under_way_.push_back(group.ReduceScatterAsync(data.data, data.At(group.rank() * part).data, part,
+                                                data.dtype, base::ReduceOp::kSum));
 }
 
 void GatherWeights(const LayerContext& context, const ParameterStore& store) {

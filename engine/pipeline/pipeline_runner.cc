@@ -17,11 +17,19 @@ int TagOf(int sending_stage, int microbatch, bool forward) {
 }  // namespace
 
 PipelineRunner::PipelineRunner(const LayerContext& context, std::vector<StageModel>& chunks,
-                               std::function<Microbatch(int)> data)
+                               std::function<Microbatch(int)> data,
+                               const std::vector<spec::Action>& actions,
+                               std::function<void(int)> layer_done)
     : context_(context),
       chunks_(chunks),
       data_(std::move(data)),
-      num_stages_(context.parallel.pipeline_parallel_size) {}
+      layer_done_(std::move(layer_done)),
+      num_stages_(context.parallel.pipeline_parallel_size) {
+  for (const spec::Action& action : actions) {
+    if (action.kind != spec::ActionKind::kBackward) continue;
+    last_microbatch_[action.virtual_stage] = action.microbatch;
+  }
+}
 
 StageModel& PipelineRunner::ChunkOf(int virtual_stage) {
   return chunks_.at(static_cast<size_t>(virtual_stage / num_stages_));
@@ -53,7 +61,10 @@ void PipelineRunner::Backward(const spec::Action& action) {
   const Key key{action.virtual_stage, action.microbatch};
   Buffer dy;
   if (!IsLast(action.virtual_stage)) dy = Take(gradients_in_, key);
-  Buffer dx = ChunkOf(action.virtual_stage).Backward(action.microbatch, std::move(dy));
+  const bool is_last = action.microbatch == last_microbatch_.at(action.virtual_stage);
+  Buffer dx = ChunkOf(action.virtual_stage)
+                  .Backward(action.microbatch, std::move(dy),
+                            is_last ? layer_done_ : std::function<void(int)>());
   if (action.virtual_stage > 0) gradients_out_[key] = std::move(dx);
 }
 

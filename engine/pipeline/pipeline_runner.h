@@ -16,8 +16,11 @@ namespace tessera::engine {
 class PipelineRunner : public StageRunner {
  public:
   // `chunks`: of this stage, by chunk. `data(microbatch)`: its tokens and labels.
+  // `layer_done(layer)`, empty for none: called when the last of `actions` that changes a layer's
+  // gradients has done so.
   PipelineRunner(const LayerContext& context, std::vector<StageModel>& chunks,
-                 std::function<Microbatch(int)> data);
+                 std::function<Microbatch(int)> data, const std::vector<spec::Action>& actions,
+                 std::function<void(int)> layer_done);
 
   void Forward(const spec::Action& action) override;
   void Backward(const spec::Action& action) override;
@@ -38,6 +41,8 @@ class PipelineRunner : public StageRunner {
   const LayerContext& context_;
   std::vector<StageModel>& chunks_;
   std::function<Microbatch(int)> data_;
+  std::map<int, int> last_microbatch_;  // that goes backward, by virtual stage
+  std::function<void(int)> layer_done_;
   int num_stages_;
   Mailbox activations_in_;
   Mailbox activations_out_;

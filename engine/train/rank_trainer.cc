@@ -5,7 +5,6 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/spec/workspace.h"
-#include "engine/optimizer/gradient_reduction.h"
 
 namespace tessera::engine {
 namespace {
@@ -38,6 +37,11 @@ Buffer AllocateWorkspace(MemoryPool& pool, kernels::Backend& backend) {
                                    spec::kGpuWorkspaceBytes, Lifetime::kStep);
   backend.AttachWorkspace(workspace.data(), workspace.bytes());
   return workspace;
+}
+
+// Where ranks share the cores of a machine, what is reduced meanwhile slows down what computes.
+bool OverlapsReduction(const spec::Plan& plan) {
+  return plan.parallel.overlap_grad_reduce && plan.cluster.shared_compute_units == 0;
 }
 
 double ClipFactor(double norm, double clip) {
@@ -76,14 +80,15 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       optimizer_(context_, store_),
       scaler_(plan.training.precision),
       loader_(source, plan.training, plan.parallel, groups_.coord.data),
-      runner_(context_, chunks_,
-              [this](int microbatch) {
-                const bool needs_tokens = stages_.front().has_embedding || stages_.back().has_head;
-                return needs_tokens ? loader_.Load(consumed_samples_, microbatch) : Microbatch{};
-              }),
+      reducer_(context_, store_),
       actions_(spec::MakeSchedule(plan.parallel, static_cast<int>(spec::NumMicrobatches(
                                                      plan.training, plan.parallel)))
-                   .actions_by_stage.at(static_cast<size_t>(groups_.coord.pipeline))) {
+                   .actions_by_stage.at(static_cast<size_t>(groups_.coord.pipeline))),
+      runner_(
+          context_, chunks_, [this](int microbatch) { return LoadMicrobatch(microbatch); },
+          actions_,
+          OverlapsReduction(plan) ? [this](int layer) { reducer_.OnLayerDone(layer); }
+                                  : std::function<void(int)>()) {
   HostState initial = EmptyState();
   store_.DrawInitialWeights(plan.training.seed, initial.state().weights);
   initial.state().m = initial.state().v = nullptr;  // zeros by now
@@ -101,7 +106,7 @@ StepResult RankTrainer::Step(bool stop_requested) {
     backend_.Fill(store_.gradients(), store_.layout().num_elements, 0.0F);
   });
   marks_.pipeline = ExecuteSchedule(actions_, runner_);
-  RunPhase(PhaseKind::kReduceGradients, [&] { ReduceGradients(context_, store_); });
+  RunPhase(PhaseKind::kReduceGradients, [&] { reducer_.Finish(); });
   RunPhase(PhaseKind::kOther, [&] { optimizer_.AddSquaredNorm(&device_sums()->squared_norm); });
   // All stages meet here: the first to be done waits for the slowest.
   const double blocked_before_s = host_world_.blocked_s();
@@ -125,6 +130,11 @@ StepResult RankTrainer::Step(bool stop_requested) {
   consumed_samples_ += plan_.training.global_batch_size;
   result.consumed_samples = consumed_samples_;
   return result;
+}
+
+Microbatch RankTrainer::LoadMicrobatch(int microbatch) {
+  const bool needs_tokens = stages_.front().has_embedding || stages_.back().has_head;
+  return needs_tokens ? loader_.Load(consumed_samples_, microbatch) : Microbatch{};
 }
 
 void RankTrainer::BeginSums() {

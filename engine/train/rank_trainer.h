@@ -11,6 +11,7 @@
 #include "engine/device/rank_device.h"
 #include "engine/layers/stage_model.h"
 #include "engine/optimizer/adamw_optimizer.h"
+#include "engine/optimizer/gradient_reduction.h"
 #include "engine/optimizer/host_state.h"
 #include "engine/optimizer/loss_scaler.h"
 #include "engine/pipeline/pipeline_runner.h"
@@ -89,6 +90,7 @@ class RankTrainer {
   };
   static_assert(sizeof(DeviceSums) == spec::kStepSumsBytes);
   DeviceSums* device_sums() const { return static_cast<DeviceSums*>(device_sums_.data()); }
+  Microbatch LoadMicrobatch(int microbatch);
   void BeginSums();
   StepSums SumOverRanks(bool stop_requested);
   // Fills the result from the sums; returns whether the step is to be applied.
@@ -118,8 +120,9 @@ class RankTrainer {
   AdamWOptimizer optimizer_;
   LossScaler scaler_;
   BatchLoader loader_;
-  PipelineRunner runner_;
+  GradientReducer reducer_;
   std::vector<spec::Action> actions_;
+  PipelineRunner runner_;
   spec::RankTimeline timeline_;
   StepMarks marks_;  // of the running step
   int64_t step_ = 0;

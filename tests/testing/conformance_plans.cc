@@ -74,7 +74,8 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
                                     .attention = count % 5 < 2 ? spec::AttentionKind::kUnfused
                                                                : spec::AttentionKind::kFlash,
                                     .vocab_size_multiple = 8,
-                                    .bucket_elements = 5000};
+                                    .bucket_elements = 5000,
+                                    .overlap_grad_reduce = false};
         if (mesh.vpp > 1) parallel.schedule = spec::ScheduleKind::kInterleaved;
         if (mesh.vpp == 1 && count % 4 == 0) parallel.schedule = spec::ScheduleKind::kGPipe;
         if (mesh.pp == 2 && mesh.vpp == 1 && count % 3 == 1) {

@@ -15,7 +15,8 @@ struct NamedPlan {
 
 // GPT (tied, odd vocabulary), Llama (grouped heads, fewer than tp in places) and Qwen2 (q/k/v
 // biases, untied) under every schedule, recomputation, sharding and attention kind.
-// Their cluster is a pool of cores; one of devices of their own asks for other memory.
+// No reduction is hidden behind a pass, so that a pass is its own operations alone. Their cluster
+// is a pool of cores; one of devices of their own asks for other memory.
 std::vector<NamedPlan> ConformancePlans(spec::Precision precision = spec::Precision::kFp32);
 
 }  // namespace tessera::testing
