@@ -96,6 +96,8 @@ class NcclCudaDevice final : public RankDevice {
 
 }  // namespace
 
+bool HasDevice(DeviceKind /*device*/) { return true; }
+
 std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communicator& host_world) {
   if (options.device == DeviceKind::kCpu) return MakeCpuRankDevice(options, host_world);
   const int device = ChooseDevice(options.comm, host_world);
