@@ -32,7 +32,7 @@ int Run(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = base::kExitDone;
   engine::AddTrainCommand(app, {argv, argv + argc}, exit_code);
-  engine::AddProfileCommand(app, exit_code);
+  engine::AddProfileCommand(app, {argv, argv + argc}, exit_code);
   engine::AddDataCommand(app, exit_code);
   engine::AddCheckpointCommand(app, exit_code);
   try {

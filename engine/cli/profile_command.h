@@ -1,10 +1,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 namespace tessera::engine {
 
-// Registers `profile`: measures this machine. Its callback sets `exit_code`.
-void AddProfileCommand(CLI::App& app, int& exit_code);
+// Registers `profile`: measures this machine. `arguments` are those of the program, for the one of
+// another device. The callback sets `exit_code`.
+void AddProfileCommand(CLI::App& app, const std::vector<std::string>& arguments, int& exit_code);
 
 }  // namespace tessera::engine

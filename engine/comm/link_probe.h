@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/comm/communicator.h"
+#include "kernels/backend.h"
 
 namespace tessera::engine {
 
@@ -13,8 +14,11 @@ struct LinkProbe {
   double bandwidth_bytes_per_s = 0;
 };
 
-// Collective over `comm`. Takes well under a second a rank pair; buffers of up to 32 MiB a rank.
-LinkProbe ProbeLinks(Communicator& comm);
+// Collective over `comm`, whose memory is that of `backend` (null: host memory). Takes well under a
+// second a rank pair; buffers of up to 32 MiB a rank on a host, of `num_device_elements` on a
+// device.
+LinkProbe ProbeLinks(Communicator& comm, kernels::Backend* backend = nullptr,
+                     int64_t num_device_elements = int64_t{64} << 20);
 
 // The same among `num_ranks` ranks that are threads of this process. Takes under 2 s.
 // REQUIRES: num_ranks >= 2.

@@ -52,6 +52,14 @@ int ChooseDevice(CommKind comm, Communicator& host_world) {
   return place.local_rank % num_devices;
 }
 
+DeviceInfo InfoOf(const CudaBackend& backend) {
+  const kernels::cuda::DeviceMemoryUse memory = kernels::cuda::CurrentDeviceMemory();
+  return {.name = kernels::cuda::DeviceName(backend.device()),
+          .num_devices = kernels::cuda::NumDevices(),
+          .memory_bytes = memory.total_bytes,
+          .used_bytes = memory.used_bytes};
+}
+
 // A rank that shares its GPU with others, or has no NCCL: data goes through host memory.
 class StagedCudaDevice final : public RankDevice {
  public:
@@ -59,6 +67,7 @@ class StagedCudaDevice final : public RankDevice {
       : backend_({.device = device}), world_(Staging::kDeviceOverHost, backend_, host_world) {}
   kernels::Backend& backend() override { return backend_; }
   Communicator& world() override { return world_; }
+  DeviceInfo Info() const override { return InfoOf(backend_); }
 
  private:
   CudaBackend backend_;
@@ -86,6 +95,7 @@ class NcclCudaDevice final : public RankDevice {
   ~NcclCudaDevice() override { backend_.set_failure_check({}); }
   kernels::Backend& backend() override { return backend_; }
   Communicator& world() override { return *world_; }
+  DeviceInfo Info() const override { return InfoOf(backend_); }
   void BeginStep(int64_t step) override { nccl_.set_step(step); }
 
  private:

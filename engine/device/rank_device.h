@@ -29,12 +29,22 @@ struct DeviceOptions {
   double timeout_s = 600;    // of a wait for other ranks
 };
 
+// What the system tells of a rank's device.
+struct DeviceInfo {
+  std::string name;
+  int num_devices = 1;  // of its kind on this host
+  int64_t memory_bytes = 0;
+  int64_t used_bytes = 0;  // of these, at the time of the call: the runtime's, and the caller's
+};
+
 class RankDevice {
  public:
   virtual ~RankDevice() = default;
   virtual kernels::Backend& backend() = 0;
   // All ranks; carries device memory. The host world itself on the CPU.
   virtual Communicator& world() = 0;
+  // Empty where the device is the host itself.
+  virtual DeviceInfo Info() const { return {}; }
   // The step that failures name from now on.
   virtual void BeginStep(int64_t /*step*/) {}
 };

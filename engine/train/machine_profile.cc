@@ -32,13 +32,14 @@ int NumUsableCores() {
   return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
 }
 
+}  // namespace
+
 double BestRate(const std::vector<kernels::RatePoint>& points) {
   double best = 0;
   for (const kernels::RatePoint& point : points) best = std::max(best, point.rate);
   return best;
 }
 
-// Rates of one thread as shares of `peak`.
 spec::EfficiencyTable TableOf(const std::vector<kernels::RatePoint>& points, double peak) {
   spec::EfficiencyTable table;
   for (const kernels::RatePoint& point : points) {
@@ -46,8 +47,6 @@ spec::EfficiencyTable TableOf(const std::vector<kernels::RatePoint>& points, dou
   }
   return table;
 }
-
-}  // namespace
 
 HostInfo ReadHostInfo() {
   return {.processor = ProcessorName(),

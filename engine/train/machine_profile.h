@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cost_model/spec/cluster_spec.h"
 #include "engine/comm/link_probe.h"
@@ -16,6 +17,11 @@ struct HostInfo {
   int64_t memory_bytes = 0;
 };
 HostInfo ReadHostInfo();
+
+// The best of the rates, 0 of none.
+double BestRate(const std::vector<kernels::RatePoint>& points);
+// Rates as shares of `peak`.
+spec::EfficiencyTable TableOf(const std::vector<kernels::RatePoint>& points, double peak);
 
 // A pool of cores that any number of ranks share. Rates of one core are those measured while all
 // cores were busy; efficiencies are relative to the best of them.

@@ -19,6 +19,20 @@ int NumDevices() {
   return num_devices;
 }
 
+std::string DeviceName(int device) {
+  cudaDeviceProp properties = {};
+  CheckCuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return properties.name;
+}
+
+DeviceMemoryUse CurrentDeviceMemory() {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  CheckCuda(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return {.total_bytes = static_cast<int64_t>(total_bytes),
+          .used_bytes = static_cast<int64_t>(total_bytes - free_bytes)};
+}
+
 Stream::Stream(StreamPriority priority) {
   int lowest = 0;
   int highest = 0;

@@ -5,6 +5,8 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 namespace tessera::kernels::cuda {
 
@@ -13,6 +15,16 @@ void UseDevice(int device);
 
 // Devices that this process sees; 0 where there is no driver.
 int NumDevices();
+
+// Name of a device. Throws base::SystemError where there is none such.
+std::string DeviceName(int device);
+
+struct DeviceMemoryUse {
+  int64_t total_bytes = 0;
+  int64_t used_bytes = 0;  // by all processes
+};
+// Of the device that is current.
+DeviceMemoryUse CurrentDeviceMemory();
 
 enum class StreamPriority { kNormal, kHigh };
 

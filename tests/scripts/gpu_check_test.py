@@ -242,6 +242,18 @@ class ModelsTest(FolderTest):
         self.assertIsNone(gpu_models.data_sheet_peak("NVIDIA GeForce RTX 4090", clusters))
 
 
+class ProfileTest(unittest.TestCase):
+    def test_rates_come_from_a_measured_cluster_file(self):
+        measured = lambda value: {"value": value, "tag": "measured", "source": "here"}
+        device = {"peak_flops_per_s": {"bf16": measured(8e14), "fp32": measured(5e13)},
+                  "memory_bandwidth_bytes_per_s": measured(6e12),
+                  "memory_efficiency_by_bytes": measured([[1e4, 0.5], [1e9, 0.75]]),
+                  "launch_overhead_s": measured(2e-6)}
+        self.assertEqual(gpu_check.rates_of({"device": device}),
+                         {"matmul_flops_per_s": 8e14, "copy_bytes_per_s": 4.5e12,
+                          "launch_overhead_s": 2e-6})
+
+
 class ToolkitTest(FolderTest):
     def test_the_toolkit_comes_before_packages_and_the_bundle(self):
         nvcc = self.make_file("cuda/bin/nvcc")
