@@ -21,6 +21,4 @@ if ! grep -q "Building for CUDA" "$log"; then
   exit 77
 fi
 cmake --build "$build" --target tessera_cuda --parallel
-if [[ -f $source/scripts/check_kernel_resources.py ]]; then
-  python3 "$source/scripts/check_kernel_resources.py" "$build"
-fi
+python3 "$source/scripts/check_kernel_resources.py" "$build" --quiet
