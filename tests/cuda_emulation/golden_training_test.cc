@@ -1,0 +1,112 @@
+// The whole CUDA engine, unchanged, trains the golden cases on the emulation: its kernels, streams
+// and arena, cuBLASLt's and NCCL's doubles with all their checks.
+#include "tests/testing/golden_training.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+
+#include "tests/cuda_emulation/execution/settings.h"
+#include "tests/cuda_emulation/runtime/device.h"
+#include "tests/cuda_emulation/runtime/stream_queue.h"
+
+namespace tessera::testing {
+namespace {
+
+using cuda_emulation::StreamOrder;
+
+// 16-bit training against float64: losses alone stay near. Norms of gradients that nearly cancel do
+// not, and are held to their order of magnitude.
+constexpr GoldenTolerance kBf16Tolerance = {.loss = 2e-2, .grad_norm = 0.25};
+
+constexpr int kNumDevices = 8;
+
+// The axes and what goes with them, each choice of sharding and recomputation somewhere.
+std::vector<spec::ParallelSpec> Layouts() {
+  return {{.micro_batch_size = 2, .recompute = spec::Recompute::kSelective},
+          {.tensor_parallel_size = 2, .micro_batch_size = 2, .zero_stage = 0},
+          {.tensor_parallel_size = 2,
+           .micro_batch_size = 4,
+           .sequence_parallel = true,
+           .attention = spec::AttentionKind::kUnfused},
+          {.pipeline_parallel_size = 2, .micro_batch_size = 2},
+          {.data_parallel_size = 2, .micro_batch_size = 2, .recompute = spec::Recompute::kFull},
+          {.tensor_parallel_size = 2,
+           .pipeline_parallel_size = 2,
+           .data_parallel_size = 2,
+           .micro_batch_size = 2,
+           .sequence_parallel = true}};
+}
+
+engine::TrainOptions CudaOptions(const GoldenCase& golden, const spec::ParallelSpec& parallel,
+                                 spec::Precision precision, engine::CommKind comm) {
+  engine::TrainOptions options = GoldenOptions(golden, parallel);
+  options.plan.training.precision = precision;
+  options.device = engine::DeviceKind::kCuda;
+  options.comm = comm;
+  return options;
+}
+
+class EmulatedTrainingTest : public ::testing::TestWithParam<GoldenCase> {
+ protected:
+  void SetUp() override { cuda_emulation::SetDeviceCount(kNumDevices); }
+  void TearDown() override {
+    cuda_emulation::SetStreamOrder(StreamOrder::kEager);
+    cuda_emulation::SetDeviceCount(1);
+  }
+};
+
+TEST_P(EmulatedTrainingTest, TrainsInFp32AsTheReference) {
+  for (const spec::ParallelSpec& parallel : Layouts()) {
+    EXPECT_TRUE(TrainAndCompare(GetParam(), CudaOptions(GetParam(), parallel, spec::Precision::kFp32,
+                                                        engine::CommKind::kNccl)));
+  }
+}
+
+TEST_P(EmulatedTrainingTest, TrainsInBf16NearTheReference) {
+  for (const spec::ParallelSpec& parallel : Layouts()) {
+    EXPECT_TRUE(TrainAndCompare(GetParam(), CudaOptions(GetParam(), parallel, spec::Precision::kBf16,
+                                                        engine::CommKind::kNccl),
+                                kBf16Tolerance));
+  }
+}
+
+TEST_P(EmulatedTrainingTest, RanksThatShareADeviceTrainAsTheReference) {
+  cuda_emulation::SetDeviceCount(1);
+  EXPECT_TRUE(TrainAndCompare(
+      GetParam(), CudaOptions(GetParam(), Layouts().back(), spec::Precision::kFp32,
+                              engine::CommKind::kThread)));
+}
+
+// Losses and gradient norms of all steps.
+std::vector<double> Curve(const engine::TrainOptions& options) {
+  std::vector<double> values;
+  const engine::TrainCallbacks callbacks{.on_step = [&](const engine::StepRow& row) {
+    values.push_back(row.result.loss);
+    values.push_back(row.result.grad_norm);
+  }};
+  const std::atomic<bool> stop = false;
+  engine::RunTraining(options, callbacks, stop);
+  return values;
+}
+
+TEST_P(EmulatedTrainingTest, TheOrderOfStreamsChangesNoBit) {
+  const engine::TrainOptions options = CudaOptions(
+      GetParam(), Layouts().back(), spec::Precision::kBf16, engine::CommKind::kNccl);
+  const std::vector<double> eager = Curve(options);
+  for (const uint64_t seed : {0, 1}) {
+    cuda_emulation::SetStreamOrder(StreamOrder::kAdversarial, seed);
+    EXPECT_EQ(Curve(options), eager) << "seed " << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, EmulatedTrainingTest, ::testing::ValuesIn(LoadGoldenCases()),
+                         [](const auto& test) {
+                           std::string name = test.param.name;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace tessera::testing
