@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct GoldenCase {
   std::vector<GoldenStep> steps;
   std::map<std::string, double> final_parameter_norms;  // by Hugging Face name
 };
+// For failing tests.
+inline void PrintTo(const GoldenCase& golden, std::ostream* out) { *out << golden.name; }
 
 // The cases under $TESSERA_GOLDEN_DIR, or tests/golden; mixtures of experts are left out.
 std::vector<GoldenCase> LoadGoldenCases();
