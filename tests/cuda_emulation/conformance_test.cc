@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/device/rank_device.h"
-#include "tests/cuda_emulation/runtime/device.h"
 #include "tests/testing/conformance_plans.h"
 #include "tests/testing/conformance_run.h"
 
@@ -10,20 +9,13 @@ namespace tessera::testing {
 namespace {
 
 std::unique_ptr<engine::RankDevice> MakeEmulatedDevice(engine::Communicator& host_world) {
-  return engine::MakeRankDevice({.device = engine::DeviceKind::kCuda,
-                                 .comm = engine::CommKind::kNccl,
-                                 .timeout_s = 60},
-                                host_world);
+  return engine::MakeRankDevice(
+      {.device = engine::DeviceKind::kCuda, .comm = engine::CommKind::kNccl, .timeout_s = 60},
+      host_world);
 }
 
-class EmulatedConformanceTest : public ::testing::Test {
- protected:
-  void SetUp() override { cuda_emulation::SetDeviceCount(8); }
-  void TearDown() override { cuda_emulation::SetDeviceCount(1); }
-};
-
 // Every so many plans: the counting device of the conformance tests goes through all of them.
-TEST_F(EmulatedConformanceTest, TheCudaEngineDoesWhatWasPredicted) {
+TEST(EmulatedConformanceTest, TheCudaEngineDoesWhatWasPredicted) {
   constexpr size_t kStride = 6;
   const std::vector<NamedPlan> plans = ConformancePlans(spec::Precision::kBf16);
   for (size_t i = 0; i < plans.size(); i += kStride) {
