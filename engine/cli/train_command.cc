@@ -167,7 +167,10 @@ void Run(Flags& flags) {
   flags.options.comm = CommKindFromString(flags.comm);
   LoadPlan(flags);
   std::unique_ptr<MetricsWriter> metrics;
-  if (!flags.metrics.empty()) {
+  // Of several processes the first one tells.
+  const auto process = FindProcessRank(ReadEnvironment);
+  const bool is_first = !process || process->rank == 0;
+  if (is_first && !flags.metrics.empty()) {
     metrics = std::make_unique<MetricsWriter>(flags.metrics, !flags.options.resume_dir.empty());
   }
   StepPrinter printer(flags.quiet);
@@ -181,6 +184,7 @@ void Run(Flags& flags) {
                                        if (!flags.quiet) std::cerr << message << '\n';
                                      }};
   const TrainReport report = RunTraining(flags.options, callbacks, CatchInterrupts());
+  if (!is_first) return;
   if (flags.format == "json") {
     std::cout << WriteTrainReport(report, flags.options.plan.prediction) << '\n';
   } else {

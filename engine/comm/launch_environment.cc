@@ -15,12 +15,14 @@ struct Launcher {
   const char* name;
   const char* rank;
   const char* num_ranks;
+  const char* local_rank;
 };
 constexpr std::array<Launcher, 4> kLaunchers = {
-    Launcher{"torchrun", "RANK", "WORLD_SIZE"},
-    Launcher{"mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    Launcher{"mpiexec (PMI)", "PMI_RANK", "PMI_SIZE"},
-    Launcher{"srun", "SLURM_PROCID", "SLURM_NTASKS"}};
+    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    Launcher{"mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_RANK"},
+    Launcher{"mpiexec (PMI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    Launcher{"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}};
 
 // The variable's number in [low, high]; throws base::ConfigError for anything else.
 int NumberOf(const char* name, const std::string& text, int low, int high) {
@@ -65,6 +67,9 @@ std::optional<ProcessRank> FindProcessRank(const ReadVariable& read) {
     process.num_ranks = NumberOf(launcher.num_ranks, *num_ranks, 1, kMaxRanks);
     process.rank = NumberOf(launcher.rank, *rank, 0, process.num_ranks - 1);
     if (process.num_ranks == 1) return std::nullopt;
+    if (const auto local_rank = read(launcher.local_rank)) {
+      process.local_rank = NumberOf(launcher.local_rank, *local_rank, 0, process.num_ranks - 1);
+    }
     return process;
   }
   return std::nullopt;

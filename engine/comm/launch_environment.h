@@ -10,7 +10,8 @@ namespace tessera::engine {
 struct ProcessRank {
   int rank = 0;
   int num_ranks = 1;
-  std::string launcher;  // "torchrun": for messages
+  std::optional<int> local_rank;  // among the processes of its host, where the launcher says
+  std::string launcher;           // "torchrun": for messages
 };
 
 // Where the processes meet before they can talk: a port of rank 0's host, or a file that all of
@@ -27,8 +28,9 @@ std::optional<std::string> ReadEnvironment(const std::string& name);
 
 // Reads, in this order, the variables of torchrun (RANK, WORLD_SIZE), Open MPI
 // (OMPI_COMM_WORLD_RANK, _SIZE), MPICH and its kin (PMI_RANK, PMI_SIZE) and Slurm's srun
-// (SLURM_PROCID, SLURM_NTASKS). Nullopt where no launcher started this process, or it started this
-// one alone. Throws base::ConfigError for half of a pair, and for numbers that make no sense.
+// (SLURM_PROCID, SLURM_NTASKS), and the local rank beside them. Nullopt where no launcher started
+// this process, or it started this one alone. Throws base::ConfigError for half of a pair, and for
+// numbers that make no sense.
 std::optional<ProcessRank> FindProcessRank(const ReadVariable& read);
 
 // TESSERA_MEETING_FILE, else MASTER_ADDR and MASTER_PORT. Under torchrun, whose own store listens

@@ -1,11 +1,17 @@
 // Executables that know CUDA as well as CPUs.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
 #include "engine/comm/nccl_communicator.h"
+#include "engine/comm/rendezvous.h"
 #include "engine/comm/staged_communicator.h"
 #include "engine/device/cpu_rank_device.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -36,13 +42,16 @@ HostPlace PlaceOnHost(Communicator& host_world) {
   return place;
 }
 
+int NumDevicesOrThrow() {
+  const int num_devices = kernels::cuda::NumDevices();
+  if (num_devices > 0) return num_devices;
+  throw base::ConfigError("--device", "", "cuda", "cpu: CUDA finds no GPU or no driver here");
+}
+
 // The GPU of this rank: its place among the ranks of its host, modulo the GPUs there.
 int ChooseDevice(CommKind comm, Communicator& host_world) {
   const HostPlace place = PlaceOnHost(host_world);
-  const int num_devices = kernels::cuda::NumDevices();
-  if (num_devices == 0) {
-    throw base::ConfigError("--device", "", "cuda", "cpu: CUDA finds no GPU or no driver here");
-  }
+  const int num_devices = NumDevicesOrThrow();
   if (comm == CommKind::kNccl && place.num_local_ranks > num_devices) {
     throw base::ConfigError(
         "--comm", "", "nccl",
@@ -76,20 +85,23 @@ class StagedCudaDevice final : public RankDevice {
 
 class NcclCudaDevice final : public RankDevice {
  public:
-  NcclCudaDevice(int device, double timeout_s, Communicator& host_world)
-      : backend_({.device = device}),
-        nccl_({.rank = host_world.rank(),
-               .num_ranks = host_world.size(),
-               .device = device,
+  struct Place {
+    int device = 0;
+    int rank = 0;
+    int num_ranks = 1;
+  };
+  NcclCudaDevice(const Place& place, double timeout_s, std::shared_ptr<NcclJob> job,
+                 const ncclUniqueId& id)
+      : backend_({.device = place.device}),
+        nccl_({.rank = place.rank,
+               .num_ranks = place.num_ranks,
+               .device = place.device,
                .compute_stream = backend_.stream(),
                .timeout_s = timeout_s},
-              ShareNcclJob(host_world)) {
+              std::move(job)) {
     // A failed collective ends the waits of the host early, and what they waited for is worth
     // nothing.
     backend_.set_failure_check([this] { nccl_.ThrowIfFailed("a wait for the GPU", "world"); });
-    ncclUniqueId id = {};
-    if (host_world.rank() == 0) id = NcclUniqueId();
-    host_world.Broadcast(&id, sizeof(id), base::DType::kUInt8, 0);
     world_ = NcclCommunicator::MakeWorld(nccl_, id);
   }
   ~NcclCudaDevice() override { backend_.set_failure_check({}); }
@@ -114,7 +126,40 @@ std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communi
   if (options.comm == CommKind::kThread) {
     return std::make_unique<StagedCudaDevice>(device, host_world);
   }
-  return std::make_unique<NcclCudaDevice>(device, options.timeout_s, host_world);
+  ncclUniqueId id = {};
+  if (host_world.rank() == 0) id = NcclUniqueId();
+  host_world.Broadcast(&id, sizeof(id), base::DType::kUInt8, 0);
+  return std::make_unique<NcclCudaDevice>(
+      NcclCudaDevice::Place{device, host_world.rank(), host_world.size()}, options.timeout_s,
+      ShareNcclJob(host_world), id);
+}
+
+ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
+                            const MeetingPlace& place) {
+  if (options.device != DeviceKind::kCuda || options.comm != CommKind::kNccl) {
+    throw base::ConfigError(process.launcher, "",
+                            base::Concat("rank ", process.rank, " of ", process.num_ranks),
+                            "one process, or ranks with --device cuda --comm nccl");
+  }
+  const int num_devices = NumDevicesOrThrow();
+  // A message of text carries the id's bytes.
+  std::string message;
+  if (process.rank == 0) {
+    const ncclUniqueId own = NcclUniqueId();
+    message.assign(own.internal, sizeof(own.internal));
+  }
+  message = ShareFromRankZero(process, place, message, options.timeout_s);
+  ncclUniqueId id = {};
+  TESSERA_CHECK(message.size() == sizeof(id.internal), "an id of ", message.size(), " bytes");
+  std::copy(message.begin(), message.end(), id.internal);
+  ProcessDevice joined;
+  joined.device = std::make_unique<NcclCudaDevice>(
+      NcclCudaDevice::Place{process.local_rank.value_or(process.rank) % num_devices, process.rank,
+                            process.num_ranks},
+      options.timeout_s, std::make_shared<NcclJob>(), id);
+  joined.host_world = std::make_unique<StagedCommunicator>(
+      Staging::kHostOverDevice, joined.device->backend(), joined.device->world());
+  return joined;
 }
 
 }  // namespace tessera::engine

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/launch_environment.h"
 #include "kernels/backend.h"
 
 namespace tessera::engine {
@@ -55,5 +56,18 @@ bool HasDevice(DeviceKind device);
 // Collective over `host_world`, which carries host memory and must outlive the device; called on
 // the rank's own thread. Throws base::ConfigError where this executable has no such device.
 std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communicator& host_world);
+
+// A rank that is a process of its own.
+struct ProcessDevice {
+  std::unique_ptr<RankDevice> device;
+  std::unique_ptr<Communicator> host_world;  // over the device's world
+};
+
+// Collective over the processes of a launcher: they meet at `place` and become the ranks of one
+// world, each on a GPU of its own: its launcher's local rank (else its rank) modulo the GPUs that
+// it sees. Throws base::ConfigError where this executable knows no such ranks, or for options other
+// than CUDA with NCCL.
+ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
+                            const MeetingPlace& place);
 
 }  // namespace tessera::engine

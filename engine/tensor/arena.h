@@ -11,14 +11,14 @@ namespace tessera::engine {
 // that those that come and go leave no gaps between those that stay.
 enum class Lifetime : uint8_t { kPass, kStep };
 
-// The same calls in the same order give the same offsets. Blocks that stay go into the smallest gap
-// that holds them, the others into the highest one, at its upper end. Gaps that meet become one.
 // An arena for so many predicted bytes: 1/64 more, and 1 MiB, for blocks rounded up to the
 // alignment and gaps that no block fits.
 constexpr int64_t ArenaBytesFor(int64_t predicted_bytes) {
   return predicted_bytes + predicted_bytes / 64 + (int64_t{1} << 20);
 }
 
+// The same calls in the same order give the same offsets. Blocks that stay go into the smallest gap
+// that holds them, the others into the highest one, at its upper end. Gaps that meet become one.
 class Arena {
  public:
   // Every offset is a multiple of it, which all vector accesses and all libraries are content with;

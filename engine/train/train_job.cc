@@ -9,6 +9,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/checkpoint/checkpoint_reader.h"
+#include "engine/checkpoint/collective_work.h"
 #include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/hugging_face.h"
 #include "engine/comm/thread_world.h"
@@ -174,8 +175,36 @@ class RankRun {
 
 }  // namespace
 
+TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& callbacks,
+                            const std::atomic<bool>& stop, const ProcessRank& process,
+                            const MeetingPlace& place) {
+  CheckExecutable(wanted.plan, wanted.device);
+  if (process.num_ranks != wanted.plan.num_devices) {
+    throw base::ConfigError(
+        process.launcher, "", base::Concat(process.num_ranks, " processes"),
+        base::Concat(wanted.plan.num_devices, ", one for each of the plan's ", "devices"));
+  }
+  const ProcessDevice joined =
+      JoinProcesses({.device = wanted.device, .comm = wanted.comm, .timeout_s = wanted.timeout_s},
+                    process, place);
+  TrainOptions options = wanted;
+  RunOnFirstRank(*joined.host_world, "looking for a checkpoint",
+                 [&] { options = WithCheckpointsFound(options); });
+  for (std::string* const folder : {&options.resume_dir, &options.init_checkpoint_dir}) {
+    *folder = BroadcastText(*joined.host_world, *folder, /*root=*/0);
+  }
+  const std::unique_ptr<SampleSource> source = OpenData(options);
+  PrepareOutputs(options);
+  TrainReport report;
+  RankRun(options, callbacks, stop, *source, *joined.device, *joined.host_world).Run(report);
+  return report;
+}
+
 TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                         const std::atomic<bool>& stop) {
+  if (const auto process = FindProcessRank(ReadEnvironment)) {
+    return RunTrainingRank(wanted, callbacks, stop, *process, FindMeetingPlace(ReadEnvironment));
+  }
   CheckExecutable(wanted.plan, wanted.device);
   const TrainOptions options = WithCheckpointsFound(wanted);
   const std::unique_ptr<SampleSource> source = OpenData(options);

@@ -1,4 +1,4 @@
-// A whole training run on this host: ranks, data, checkpoints, metrics.
+// A whole training run: ranks, data, checkpoints, metrics.
 #pragma once
 
 #include <atomic>
@@ -70,7 +70,15 @@ struct TrainCallbacks {
 // Throws InfeasibleError for a plan that cannot be executed, ConfigError for data or weights that
 // do not fit it, DivergedError when the loss is no number any more, SystemError for the disk. What
 // a callback throws ends the run and comes out here. Checkpoints saved until then stay.
+// A process that a launcher has started as one rank of several (see FindProcessRank) is that rank;
+// else all ranks are threads of this process. Rank 0 alone calls back and has a report.
 TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                         const std::atomic<bool>& stop);
+
+// The run of one rank whose peers are other processes. Throws base::ConfigError where they are not
+// as many as the plan's devices.
+TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& callbacks,
+                            const std::atomic<bool>& stop, const ProcessRank& process,
+                            const MeetingPlace& place);
 
 }  // namespace tessera::engine

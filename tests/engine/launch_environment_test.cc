@@ -28,9 +28,23 @@ std::string ProblemOf(const Variables& variables) {
   return "none";
 }
 
+TEST(LaunchEnvironmentTest, TheRankAmongThoseOfTheHostIsTakenWhereItIsTold) {
+  const Variables launches[] = {
+      {{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}},
+      {{"OMPI_COMM_WORLD_RANK", "2"},
+       {"OMPI_COMM_WORLD_SIZE", "4"},
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
+      {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}},
+      {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "1"}}};
+  for (const Variables& variables : launches) {
+    EXPECT_EQ(FindProcessRank(From(variables))->local_rank, 1) << variables.begin()->first;
+  }
+  EXPECT_EQ(FindProcessRank(From({{"RANK", "2"}, {"WORLD_SIZE", "4"}}))->local_rank, std::nullopt);
+}
+
 TEST(LaunchEnvironmentTest, EveryLauncherIsUnderstood) {
   const Variables launches[] = {
-      {{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}},
+      {{"RANK", "2"}, {"WORLD_SIZE", "4"}},
       {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}},
       {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}},
       {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "1"}},
