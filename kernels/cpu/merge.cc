@@ -43,6 +43,7 @@ void CpuBackend::DoLogSumExpMerge(const LogSumExpMergeArgs& args) {
       const int64_t at = (token * args.num_heads + head) * args.head_dim;
       const float* const block_out = block_reader.Read(args.block_out.At(at), args.head_dim);
       float* const out = out_writer.Load(args.out.At(at), args.head_dim);
+#pragma omp simd
       for (int64_t i = 0; i < args.head_dim; ++i) {
         out[i] = out[i] * weights.own + block_out[i] * weights.other;
       }

@@ -58,22 +58,18 @@ Rows RowReader::Convert(ConstArray x, int64_t stride, int64_t num_rows, int64_t 
   return {own, num_cols};
 }
 
-MutableRows RowWriter::Load(Array x, int64_t stride, int64_t num_rows, int64_t num_cols) {
-  const MutableRows rows = Open(x, stride, num_rows, num_cols);
-  if (x.dtype == DType::kFloat32) return rows;
-  for (int64_t row = 0; row < num_rows; ++row) {
-    LoadFloats(x.At(row * stride), rows.data + row * rows.stride, num_cols);
-  }
-  return rows;
-}
-
 MutableRows RowWriter::OpenOwn(int64_t stride, int64_t num_rows, int64_t num_cols) {
-  float* const own = memory_.Get(num_rows * num_cols);
-  own_ = own;
+  own_ = memory_.Get(num_rows * num_cols);
   stride_ = stride;
   num_rows_ = num_rows;
   num_cols_ = num_cols;
-  return {own, num_cols};
+  return {own_, num_cols};
+}
+
+void RowWriter::LoadOwn() {
+  for (int64_t row = 0; row < num_rows_; ++row) {
+    LoadFloats(target_.At(row * stride_), own_ + row * num_cols_, num_cols_);
+  }
 }
 
 void RowWriter::StoreOwn() {

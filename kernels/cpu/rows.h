@@ -48,7 +48,11 @@ class RowWriter {
     return {static_cast<float*>(x.data), stride};
   }
   // The same with the values that x has, to be changed.
-  MutableRows Load(Array x, int64_t stride, int64_t num_rows, int64_t num_cols);
+  MutableRows Load(Array x, int64_t stride, int64_t num_rows, int64_t num_cols) {
+    const MutableRows rows = Open(x, stride, num_rows, num_cols);
+    if (x.dtype != base::DType::kFloat32) LoadOwn();
+    return rows;
+  }
   float* Open(Array x, int64_t n) { return Open(x, n, 1, n).data; }
   float* Load(Array x, int64_t n) { return Load(x, n, 1, n).data; }
 
@@ -58,11 +62,12 @@ class RowWriter {
 
  private:
   MutableRows OpenOwn(int64_t stride, int64_t num_rows, int64_t num_cols);
+  void LoadOwn();
   void StoreOwn();
 
   Scratch memory_;
   Array target_;
-  const float* own_ = nullptr;
+  float* own_ = nullptr;
   int64_t stride_ = 0, num_rows_ = 0, num_cols_ = 0;
 };
 
