@@ -103,9 +103,7 @@ void AddRunFlags(CLI::App& command, Flags& flags) {
                   "from GPU to GPU, one rank on each")
       ->check(CLI::IsMember({"thread", "nccl"}))
       ->capture_default_str();
-  command
-      .add_option("--device", flags.device,
-                  "What the ranks compute on: cpu (fp32) or cuda (fp32, bf16, fp16)")
+  command.add_option("--device", flags.device, "What the ranks compute on: cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command.add_option("--format", flags.format, "Closing report: table or json")

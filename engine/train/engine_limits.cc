@@ -28,18 +28,11 @@ void AddModelLimits(const spec::Plan& plan, std::vector<std::string>& reasons) {
   if (plan.parallel.schedule == spec::ScheduleKind::kZeroBubbleH1) {
     reasons.push_back("the zb-h1 schedule is planned but not executed yet, use --schedule 1f1b");
   }
-}
-
-// CPUs compute in fp32 alone; GPUs in the 16-bit types too.
-void AddPrecisionLimits(spec::Precision precision, DeviceKind device,
-                        std::vector<std::string>& reasons) {
-  const bool is_16_bit = precision == spec::Precision::kBf16 || precision == spec::Precision::kFp16;
-  if (precision == spec::Precision::kFp32 || (is_16_bit && device == DeviceKind::kCuda)) return;
-  reasons.push_back(base::Concat(
-      "precision ", spec::ToString(precision),
-      is_16_bit ? " runs on GPUs: train with --device cuda, or plan "
-                : " is planned but not executed yet, plan ",
-      device == DeviceKind::kCuda ? "with --precision bf16" : "with --precision fp32"));
+  const spec::Precision precision = plan.training.precision;
+  if (precision == spec::Precision::kFp8 || precision == spec::Precision::kFp4) {
+    reasons.push_back(base::Concat("precision ", spec::ToString(precision),
+                                   " is planned but not executed yet, use --precision bf16"));
+  }
 }
 
 void AddLayoutLimits(const spec::ParallelSpec& parallel, std::vector<std::string>& reasons) {
@@ -67,23 +60,22 @@ void AddLayoutLimits(const spec::ParallelSpec& parallel, std::vector<std::string
   refuse(parallel.scatter_gather_transfers, "scatter-gather of pipeline transfers");
 }
 
-std::vector<std::string> Unsupported(const spec::Plan& plan, DeviceKind device) {
+std::vector<std::string> Unsupported(const spec::Plan& plan) {
   std::vector<std::string> reasons;
   AddLayoutLimits(plan.parallel, reasons);
   AddModelLimits(plan, reasons);
-  AddPrecisionLimits(plan.training.precision, device, reasons);
   return reasons;
 }
 
 }  // namespace
 
-void CheckExecutable(const spec::Plan& plan, DeviceKind device) {
+void CheckExecutable(const spec::Plan& plan) {
   std::string message;
   for (const spec::Violation& violation :
        spec::FindViolations(plan.model, plan.training, plan.parallel, plan.num_devices)) {
     message += (message.empty() ? "" : "; ") + violation.message;
   }
-  for (const std::string& reason : Unsupported(plan, device)) {
+  for (const std::string& reason : Unsupported(plan)) {
     message += (message.empty() ? "" : "; ") + reason;
   }
   if (!message.empty()) throw base::InfeasibleError("the plan cannot be run: " + message);

@@ -178,11 +178,11 @@ class RankRun {
 TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                             const std::atomic<bool>& stop, const ProcessRank& process,
                             const MeetingPlace& place) {
-  CheckExecutable(wanted.plan, wanted.device);
+  CheckExecutable(wanted.plan);
   if (process.num_ranks != wanted.plan.num_devices) {
     throw base::ConfigError(
         process.launcher, "", base::Concat(process.num_ranks, " processes"),
-        base::Concat(wanted.plan.num_devices, ", one for each of the plan's ", "devices"));
+        base::Concat(wanted.plan.num_devices, ", one for each of the plan's devices"));
   }
   const ProcessDevice joined =
       JoinProcesses({.device = wanted.device, .comm = wanted.comm, .timeout_s = wanted.timeout_s},
@@ -205,7 +205,7 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
   if (const auto process = FindProcessRank(ReadEnvironment)) {
     return RunTrainingRank(wanted, callbacks, stop, *process, FindMeetingPlace(ReadEnvironment));
   }
-  CheckExecutable(wanted.plan, wanted.device);
+  CheckExecutable(wanted.plan);
   const TrainOptions options = WithCheckpointsFound(wanted);
   const std::unique_ptr<SampleSource> source = OpenData(options);
   PrepareOutputs(options);

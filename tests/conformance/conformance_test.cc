@@ -51,7 +51,9 @@ TEST_P(ConformanceTest, UpdateReducesWhatIsPriced) {
   const std::vector<spec::VirtualStage> stages = PartitionStages(plan().model, plan().parallel);
   cost_model::JobCosts costs(
       {.model = plan().model,
-       .cluster = {.device = {.peak_flops_per_s = {{base::DType::kFloat32, 1e12}}}},
+       .cluster = {.device = {.peak_flops_per_s = {{base::DType::kFloat32, 1e12},
+                                                   {base::DType::kBFloat16, 1e12},
+                                                   {base::DType::kFloat16, 1e12}}}},
        .training = plan().training,
        .num_devices = plan().num_devices});
   for (const RankOutcome& rank : RunOnCpu(plan())) {
@@ -96,13 +98,27 @@ TEST(SimulatedActionsTest, SimulatorAndEngineReadTheSameActions) {
   }
 }
 
+std::string TestNameOf(const ::testing::TestParamInfo<NamedPlan>& test) {
+  std::string name = test.param.name;
+  std::erase(name, '#');
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
+// Every eleventh plan in a precision: models, meshes and further choices take turns among them.
+std::vector<NamedPlan> SomePlans(spec::Precision precision) {
+  const std::vector<NamedPlan> plans = ConformancePlans(precision);
+  std::vector<NamedPlan> some;
+  for (size_t i = 0; i < plans.size(); i += 11) some.push_back(plans[i]);
+  return some;
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, ConformanceTest, ::testing::ValuesIn(ConformancePlans()),
-                         [](const auto& test) {
-                           std::string name = test.param.name;
-                           std::erase(name, '#');
-                           std::replace(name.begin(), name.end(), ' ', '_');
-                           return name;
-                         });
+                         TestNameOf);
+INSTANTIATE_TEST_SUITE_P(Bf16, ConformanceTest,
+                         ::testing::ValuesIn(SomePlans(spec::Precision::kBf16)), TestNameOf);
+INSTANTIATE_TEST_SUITE_P(Fp16, ConformanceTest,
+                         ::testing::ValuesIn(SomePlans(spec::Precision::kFp16)), TestNameOf);
 
 }  // namespace
 }  // namespace tessera::testing

@@ -31,8 +31,13 @@ spec::Plan SmallPlan() {
   return plan;
 }
 
-TEST(CheckExecutableTest, APlainPlanRuns) {
-  EXPECT_NO_THROW(CheckExecutable(SmallPlan(), DeviceKind::kCpu));
+TEST(CheckExecutableTest, APlainPlanRunsIn32And16Bits) {
+  for (const spec::Precision precision :
+       {spec::Precision::kFp32, spec::Precision::kBf16, spec::Precision::kFp16}) {
+    spec::Plan plan = SmallPlan();
+    plan.training.precision = precision;
+    EXPECT_NO_THROW(CheckExecutable(plan)) << spec::ToString(precision);
+  }
 }
 
 // Whatever the planner can price and the engine cannot run is refused by name.
@@ -65,13 +70,12 @@ TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
       {[](auto& plan) { plan.model.sliding_window = spec::SlidingWindowSpec{.size = 16}; },
        "sliding-window"},
       {[](auto& plan) { plan.model.num_multi_token_layers = 1; }, "multi-token"},
-      {[](auto& plan) { plan.training.precision = spec::Precision::kBf16; },
-       "precision bf16 runs on GPUs"}};
+      {[](auto& plan) { plan.training.precision = spec::Precision::kFp8; }, "precision fp8"}};
   for (const Case& c : cases) {
     spec::Plan plan = SmallPlan();
     c.edit(plan);
     try {
-      CheckExecutable(plan, DeviceKind::kCpu);
+      CheckExecutable(plan);
       FAIL() << c.reason << " was accepted";
     } catch (const base::InfeasibleError& error) {
       EXPECT_THAT(error.what(), HasSubstr(c.reason));
@@ -83,7 +87,7 @@ TEST(CheckExecutableTest, ABrokenRuleIsRefusedWithItsNumbers) {
   spec::Plan plan = SmallPlan();
   plan.training.global_batch_size = 7;
   try {
-    CheckExecutable(plan, DeviceKind::kCpu);
+    CheckExecutable(plan);
     FAIL() << "7 samples were accepted on 4 ranks";
   } catch (const base::InfeasibleError& error) {
     EXPECT_THAT(error.what(), HasSubstr("7"));
