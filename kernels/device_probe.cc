@@ -1,11 +1,15 @@
 #include "kernels/device_probe.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+
+#include "cost_model/base/float16.h"
+#include "kernels/probe_args.h"
 
 namespace tessera::kernels {
 namespace {
@@ -13,15 +17,9 @@ namespace {
 // The bits of a number in [-1, 1) of a type.
 uint32_t RandomBits(base::DType dtype, std::mt19937& generator) {
   const float value = std::uniform_real_distribution<float>(-1, 1)(generator);
-  uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(bits));
-  if (dtype == base::DType::kBFloat16) return bits >> 16;
-  // fp16: sign, exponent of 5 bits about 15, 10 bits of mantissa; what is too small becomes zero.
-  if (dtype == base::DType::kFloat16) {
-    const int exponent = static_cast<int>(bits >> 23 & 0xFF) - 127 + 15;
-    return (bits >> 16 & 0x8000) | (exponent <= 0 ? 0 : exponent << 10 | (bits >> 13 & 0x3FF));
-  }
-  return bits;
+  if (dtype == base::DType::kBFloat16) return base::FloatToBFloat16(value);
+  if (dtype == base::DType::kFloat16) return base::FloatToFloat16(value);
+  return std::bit_cast<uint32_t>(value);
 }
 
 // Random numbers on the device: products of zeros run faster than any other.
@@ -61,8 +59,6 @@ class RandomArray {
 template <typename Operation>
 double BestSeconds(Backend& backend, int num_repetitions, const Operation& operation) {
   operation();
-  backend.Synchronize();
-  std::vector<double> times_s;
   backend.TakeMarks();
   backend.Mark();
   for (int i = 0; i < num_repetitions; ++i) {
@@ -80,15 +76,7 @@ double BestSeconds(Backend& backend, int num_repetitions, const Operation& opera
 RatePoint ProbeMatMul(Backend& backend, base::DType dtype, int64_t size, int num_repetitions) {
   const RandomArray a(backend, dtype, size * size), b(backend, dtype, size * size);
   const RandomArray c(backend, dtype, size * size);
-  const MatMulArgs args{.a = a,
-                        .b = b,
-                        .c = c,
-                        .m = size,
-                        .n = size,
-                        .k = size,
-                        .lda = size,
-                        .ldb = size,
-                        .ldc = size};
+  const MatMulArgs args = SquareMatMul(a, b, c, size);
   const double flops = 2.0 * std::pow(static_cast<double>(size), 3);
   return {flops, flops / BestSeconds(backend, num_repetitions, [&] { backend.MatMul(args); })};
 }
@@ -101,43 +89,15 @@ RatePoint ProbeAttention(Backend& backend, base::DType dtype, int64_t sequence,
   const RandomArray dqkv(backend, dtype, sequence * 3 * kWidth);
   const RandomArray out(backend, dtype, sequence * kWidth), dout(backend, dtype, sequence * kWidth);
   const RandomArray stats(backend, base::DType::kFloat32, sequence * kNumHeads);
-  const AttentionForwardArgs forward{.q = qkv.From(0),
-                                     .k = qkv.From(kWidth),
-                                     .v = qkv.From(2 * kWidth),
-                                     .out = out,
-                                     .stats = stats,
-                                     .batch = 1,
-                                     .sequence = sequence,
-                                     .num_heads = kNumHeads,
-                                     .num_kv_heads = kNumHeads,
-                                     .head_dim = kHeadDim,
-                                     .qkv_stride = 3 * kWidth,
-                                     .out_stride = kWidth,
-                                     .scale = 1 / std::sqrt(static_cast<float>(kHeadDim))};
-  const AttentionBackwardArgs backward{.dout = dout,
-                                       .q = forward.q,
-                                       .k = forward.k,
-                                       .v = forward.v,
-                                       .out = out,
-                                       .stats = stats,
-                                       .dq = dqkv.From(0),
-                                       .dk = dqkv.From(kWidth),
-                                       .dv = dqkv.From(2 * kWidth),
-                                       .batch = 1,
-                                       .sequence = sequence,
-                                       .num_heads = kNumHeads,
-                                       .num_kv_heads = kNumHeads,
-                                       .head_dim = kHeadDim,
-                                       .qkv_stride = 3 * kWidth,
-                                       .out_stride = kWidth,
-                                       .dqkv_stride = 3 * kWidth,
-                                       .scale = forward.scale};
-  const double flops = 7.0 * kWidth * std::pow(static_cast<double>(sequence), 2);
+  const PackedAttention attention =
+      MakePackedAttention({.qkv = qkv, .dqkv = dqkv, .out = out, .dout = dout, .stats = stats},
+                          sequence, kNumHeads, kHeadDim);
   const double seconds = BestSeconds(backend, num_repetitions, [&] {
-    backend.AttentionForward(forward);
-    backend.AttentionBackward(backward);
+    backend.AttentionForward(attention.forward);
+    backend.AttentionBackward(attention.backward);
   });
   // A forward and a backward call are two operations, of half the FLOPs on average.
+  const double flops = PackedAttentionFlops(sequence, kNumHeads, kHeadDim);
   return {flops / 2, flops / seconds};
 }
 

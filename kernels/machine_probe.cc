@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "kernels/backend.h"
+#include "kernels/probe_args.h"
 
 namespace tessera::kernels {
 namespace {
@@ -108,15 +109,7 @@ RatePoint ProbeMatMul(int num_threads, int64_t size) {
   const double flops = 2.0 * std::pow(static_cast<double>(size), 3);
   const double seconds = MeanBestSeconds(num_threads, [&](Backend& backend, const auto& time) {
     const Floats a(backend, size * size), b(backend, size * size), c(backend, size * size);
-    const MatMulArgs args{.a = a,
-                          .b = b,
-                          .c = c,
-                          .m = size,
-                          .n = size,
-                          .k = size,
-                          .lda = size,
-                          .ldb = size,
-                          .ldc = size};
+    const MatMulArgs args = SquareMatMul(a, b, c, size);
     time([&] { backend.MatMul(args); });
   });
   return {flops, flops / seconds};
@@ -125,45 +118,17 @@ RatePoint ProbeMatMul(int num_threads, int64_t size) {
 RatePoint ProbeAttention(int num_threads, int64_t sequence, int64_t num_heads) {
   constexpr int64_t kHeadDim = 64;
   const int64_t width = num_heads * kHeadDim;
-  const double flops = 7.0 * static_cast<double>(width) * std::pow(sequence, 2);
+  const double flops = PackedAttentionFlops(sequence, num_heads, kHeadDim);
   const double seconds = MeanBestSeconds(num_threads, [&](Backend& backend, const auto& time) {
     const Floats qkv(backend, sequence * 3 * width), dqkv(backend, sequence * 3 * width);
     const Floats out(backend, sequence * width), dout(backend, sequence * width);
     const Floats stats(backend, sequence * num_heads);
-    const AttentionForwardArgs forward{.q = qkv.From(0),
-                                       .k = qkv.From(width),
-                                       .v = qkv.From(2 * width),
-                                       .out = out,
-                                       .stats = stats,
-                                       .batch = 1,
-                                       .sequence = sequence,
-                                       .num_heads = num_heads,
-                                       .num_kv_heads = num_heads,
-                                       .head_dim = kHeadDim,
-                                       .qkv_stride = 3 * width,
-                                       .out_stride = width,
-                                       .scale = 0.125F};
-    const AttentionBackwardArgs backward{.dout = dout,
-                                         .q = forward.q,
-                                         .k = forward.k,
-                                         .v = forward.v,
-                                         .out = out,
-                                         .stats = stats,
-                                         .dq = dqkv.From(0),
-                                         .dk = dqkv.From(width),
-                                         .dv = dqkv.From(2 * width),
-                                         .batch = 1,
-                                         .sequence = sequence,
-                                         .num_heads = num_heads,
-                                         .num_kv_heads = num_heads,
-                                         .head_dim = kHeadDim,
-                                         .qkv_stride = 3 * width,
-                                         .out_stride = width,
-                                         .dqkv_stride = 3 * width,
-                                         .scale = 0.125F};
+    const PackedAttention attention =
+        MakePackedAttention({.qkv = qkv, .dqkv = dqkv, .out = out, .dout = dout, .stats = stats},
+                            sequence, num_heads, kHeadDim);
     time([&] {
-      backend.AttentionForward(forward);
-      backend.AttentionBackward(backward);
+      backend.AttentionForward(attention.forward);
+      backend.AttentionBackward(attention.backward);
     });
   });
   // A forward and a backward call are two operations, of half the FLOPs on average.

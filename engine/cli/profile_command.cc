@@ -55,7 +55,7 @@ void PrintGpuTable(const spec::ClusterSpec& cluster, std::ostream& out) {
         << std::setprecision(2) << std::setw(10) << value << ' ' << unit << '\n';
   };
   out << cluster.devices_per_node << " x " << device.name << '\n';
-  row("bf16 products", device.peak_flops_per_s.at(base::DType::kBFloat16) * 1e-12, "TFLOP/s");
+  row("bf16 peak", device.peak_flops_per_s.at(base::DType::kBFloat16) * 1e-12, "TFLOP/s");
   row("fp32 products", device.peak_flops_per_s.at(base::DType::kFloat32) * 1e-12, "TFLOP/s");
   row("large attention",
       device.peak_flops_per_s.at(base::DType::kBFloat16) *

@@ -23,12 +23,6 @@ std::string RanksHaveNotPosted(const std::vector<int>& ranks) {
                            : base::Concat("ranks ", list, " have not posted it");
 }
 
-bool IsCaptured(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  kernels::cuda::CheckCuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-  return status != cudaStreamCaptureStatusNone;
-}
-
 }  // namespace
 
 NcclGroup::NcclGroup(
@@ -69,8 +63,7 @@ NcclGroup::Done NcclGroup::Post(const char* what, const Enqueue& enqueue) {
   CallNccl(what, number, [&](ncclComm_t comm) { return enqueue(comm, stream_.get()); });
   auto done = std::make_shared<kernels::cuda::Event>();
   done->Record(stream_.get());
-  // What a graph captures has not run, and may run many times: the watchdog sees none of it.
-  End(number, IsCaptured(stream_.get()) ? nullptr : done);
+  End(number, done);
   return done;
 }
 

@@ -143,6 +143,9 @@ std::optional<Socket> Accept(const Socket& listener, Deadline deadline) {
   return std::nullopt;
 }
 
+// One address of a host may lead nowhere while another works.
+constexpr double kAddressPatienceS = 5;
+
 std::optional<Socket> Connect(const std::string& address, int port, Deadline deadline,
                               std::string& problem) {
   addrinfo hints = {};
@@ -161,8 +164,11 @@ std::optional<Socket> Connect(const std::string& address, int port, Deadline dea
     MakeNonBlocking(connection.descriptor());
     if (connect(connection.descriptor(), entry->ai_addr, entry->ai_addrlen) == 0) return connection;
     const bool is_under_way = errno == EINPROGRESS;
-    const bool is_over = is_under_way && Await(connection.descriptor(), POLLOUT, deadline);
-    const int reason = is_over ? ConnectError(connection.descriptor()) : errno;
+    const bool is_over =
+        is_under_way && Await(connection.descriptor(), POLLOUT,
+                              std::min(deadline, DeadlineAfter(kAddressPatienceS)));
+    int reason = is_under_way ? ETIMEDOUT : errno;
+    if (is_over) reason = ConnectError(connection.descriptor());
     if (is_over && reason == 0) return connection;
     problem = std::strerror(reason);
   }

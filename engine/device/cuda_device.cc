@@ -76,6 +76,7 @@ class StagedCudaDevice final : public RankDevice {
       : backend_({.device = device}), world_(Staging::kDeviceOverHost, backend_, host_world) {}
   kernels::Backend& backend() override { return backend_; }
   Communicator& world() override { return world_; }
+  bool comm_blocks_host() const override { return true; }
   DeviceInfo Info() const override { return InfoOf(backend_); }
 
  private:
@@ -90,8 +91,8 @@ class NcclCudaDevice final : public RankDevice {
     int rank = 0;
     int num_ranks = 1;
   };
-  NcclCudaDevice(const Place& place, double timeout_s, std::shared_ptr<NcclJob> job,
-                 const ncclUniqueId& id)
+  // Takes what can fail for this rank alone; the ranks that all have it then connect.
+  NcclCudaDevice(const Place& place, double timeout_s, std::shared_ptr<NcclJob> job)
       : backend_({.device = place.device}),
         nccl_({.rank = place.rank,
                .num_ranks = place.num_ranks,
@@ -102,8 +103,9 @@ class NcclCudaDevice final : public RankDevice {
     // A failed collective ends the waits of the host early, and what they waited for is worth
     // nothing.
     backend_.set_failure_check([this] { nccl_.ThrowIfFailed("a wait for the GPU", "world"); });
-    world_ = NcclCommunicator::MakeWorld(nccl_, id);
   }
+  // Collective over the ranks of `id`; nothing of NCCL bounds how long it waits for them.
+  void Connect(const ncclUniqueId& id) { world_ = NcclCommunicator::MakeWorld(nccl_, id); }
   ~NcclCudaDevice() override { backend_.set_failure_check({}); }
   kernels::Backend& backend() override { return backend_; }
   Communicator& world() override { return *world_; }
@@ -126,12 +128,15 @@ std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communi
   if (options.comm == CommKind::kThread) {
     return std::make_unique<StagedCudaDevice>(device, host_world);
   }
+  auto nccl_device = std::make_unique<NcclCudaDevice>(
+      NcclCudaDevice::Place{device, host_world.rank(), host_world.size()}, options.timeout_s,
+      ShareNcclJob(host_world));
   ncclUniqueId id = {};
   if (host_world.rank() == 0) id = NcclUniqueId();
   host_world.Broadcast(&id, sizeof(id), base::DType::kUInt8, 0);
-  return std::make_unique<NcclCudaDevice>(
-      NcclCudaDevice::Place{device, host_world.rank(), host_world.size()}, options.timeout_s,
-      ShareNcclJob(host_world), id);
+  host_world.Barrier();  // every rank has its device
+  nccl_device->Connect(id);
+  return nccl_device;
 }
 
 ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
@@ -142,6 +147,10 @@ ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& pro
                             "one process, or ranks with --device cuda --comm nccl");
   }
   const int num_devices = NumDevicesOrThrow();
+  auto device = std::make_unique<NcclCudaDevice>(
+      NcclCudaDevice::Place{process.local_rank.value_or(process.rank) % num_devices, process.rank,
+                            process.num_ranks},
+      options.timeout_s, std::make_shared<NcclJob>());
   // A message of text carries the id's bytes.
   std::string message;
   if (process.rank == 0) {
@@ -153,10 +162,8 @@ ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& pro
   TESSERA_CHECK(message.size() == sizeof(id.internal), "an id of ", message.size(), " bytes");
   std::copy(message.begin(), message.end(), id.internal);
   ProcessDevice joined;
-  joined.device = std::make_unique<NcclCudaDevice>(
-      NcclCudaDevice::Place{process.local_rank.value_or(process.rank) % num_devices, process.rank,
-                            process.num_ranks},
-      options.timeout_s, std::make_shared<NcclJob>(), id);
+  device->Connect(id);
+  joined.device = std::move(device);
   joined.host_world = std::make_unique<StagedCommunicator>(
       Staging::kHostOverDevice, joined.device->backend(), joined.device->world());
   return joined;

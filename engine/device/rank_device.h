@@ -1,7 +1,7 @@
 // What one rank computes on and how its device memory travels to other ranks.
 //
-// Two files define HasDevice and MakeRankDevice; the build picks one for each executable:
-// cpu_device.cc knows CPUs alone, cuda_device.cc knows CUDA as well.
+// Two files define HasDevice, MakeRankDevice and JoinProcesses; the build picks one for each
+// executable: cpu_device.cc knows CPUs alone, cuda_device.cc knows CUDA as well.
 #pragma once
 
 #include <memory>
@@ -46,6 +46,8 @@ class RankDevice {
   virtual Communicator& world() = 0;
   // Empty where the device is the host itself.
   virtual DeviceInfo Info() const { return {}; }
+  // Whether every operation of `world` waits for the device on the host.
+  virtual bool comm_blocks_host() const { return false; }
   // The step that failures name from now on.
   virtual void BeginStep(int64_t /*step*/) {}
 };

@@ -24,7 +24,7 @@ size_t FloatBytes(int64_t n) { return static_cast<size_t>(n) * sizeof(float); }
 }  // namespace
 
 HostState::HostState(const LayerContext& context, const ParameterStore& store,
-                     const AdamWOptimizer& optimizer)
+                     const AdamWOptimizer& optimizer, Parts parts)
     : context_(context),
       store_(store),
       optimizer_(optimizer),
@@ -38,14 +38,16 @@ HostState::HostState(const LayerContext& context, const ParameterStore& store,
             .writes = context.parallel.zero_stage > 0 || context.groups.gradient->rank() == 0};
   if (!is_copy_) {
     state_.weights = store.weights().As<float>();
+    if (parts == Parts::kWeights) return;
     state_.m = optimizer.m().As<float>();
     state_.v = optimizer.v().As<float>();
     return;
   }
   weights_.resize(static_cast<size_t>(store.layout().num_elements));
+  state_.weights = weights_.data();
+  if (parts == Parts::kWeights) return;
   m_.resize(static_cast<size_t>(optimizer.num_owned()));
   v_.resize(static_cast<size_t>(optimizer.num_owned()));
-  state_.weights = weights_.data();
   state_.m = m_.data();
   state_.v = v_.data();
 }

@@ -13,15 +13,18 @@ namespace tessera::engine {
 // of.
 class HostState {
  public:
+  // Of kWeights, state().m and state().v are null.
+  enum class Parts : uint8_t { kWeights, kAll };
+
   // Copies nothing yet.
   HostState(const LayerContext& context, const ParameterStore& store,
-            const AdamWOptimizer& optimizer);
+            const AdamWOptimizer& optimizer, Parts parts);
   HostState(HostState&&) = default;
 
   TrainState& state() { return state_; }
   const TrainState& state() const { return state_; }
 
-  // Brings weights and moments from the device.
+  // Brings weights and moments from the device. REQUIRES: kAll.
   void Download();
   // Takes them there: weights rounded to the parameters' type, master weights of the owned ranges,
   // the moments unless state().m is null.

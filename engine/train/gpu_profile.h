@@ -28,7 +28,8 @@ struct GpuProbeSizes {
 // device. Takes some seconds.
 GpuProbe ProbeGpus(const GpuProbeSizes& sizes = {});
 
-// Peaks are the best measured product of each type; fp16 is taken to be as fast as bf16.
+// Peaks are the best measured product or attention of each type; fp16 is taken to be as fast as
+// bf16.
 spec::ClusterSpec DescribeGpus(const std::string& name, const GpuProbe& probe);
 
 }  // namespace tessera::engine

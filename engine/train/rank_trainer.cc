@@ -39,9 +39,11 @@ Buffer AllocateWorkspace(MemoryPool& pool, kernels::Backend& backend) {
   return workspace;
 }
 
-// Where ranks share the cores of a machine, what is reduced meanwhile slows down what computes.
-bool OverlapsReduction(const spec::Plan& plan) {
-  return plan.parallel.overlap_grad_reduce && plan.cluster.shared_compute_units == 0;
+// Where ranks share the cores of a machine, what is reduced meanwhile slows down what computes;
+// where data goes through the host, each reduction would stop the pass.
+bool OverlapsReduction(const spec::Plan& plan, const RankDevice& device) {
+  return plan.parallel.overlap_grad_reduce && plan.cluster.shared_compute_units == 0 &&
+         !device.comm_blocks_host();
 }
 
 double ClipFactor(double norm, double clip) {
@@ -87,11 +89,10 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       runner_(
           context_, chunks_, [this](int microbatch) { return LoadMicrobatch(microbatch); },
           actions_,
-          OverlapsReduction(plan) ? [this](int layer) { reducer_.OnLayerDone(layer); }
-                                  : std::function<void(int)>()) {
-  HostState initial = EmptyState();
+          OverlapsReduction(plan, device) ? [this](int layer) { reducer_.OnLayerDone(layer); }
+                                          : std::function<void(int)>()) {
+  HostState initial = EmptyState(HostState::Parts::kWeights);  // moments are zeros by now
   store_.DrawInitialWeights(plan.training.seed, initial.state().weights);
-  initial.state().m = initial.state().v = nullptr;  // zeros by now
   initial.Upload();
 }
 
@@ -185,15 +186,15 @@ void RankTrainer::Update(const StepResult& result) {
   RunPhase(spec::PhaseKind::kGatherParameters, [&] { GatherWeights(context_, store_); });
 }
 
-HostState RankTrainer::EmptyState() const {
-  HostState host(context_, store_, optimizer_);
+HostState RankTrainer::EmptyState(HostState::Parts parts) const {
+  HostState host(context_, store_, optimizer_, parts);
   host.state().step = step_;
   host.state().consumed_samples = consumed_samples_;
   return host;
 }
 
 HostState RankTrainer::State() const {
-  HostState host = EmptyState();
+  HostState host = EmptyState(HostState::Parts::kAll);
   host.Download();
   return host;
 }

@@ -59,7 +59,7 @@ class RankTrainer {
   // The training state as it is now, for checkpoints. Lives no longer than the trainer.
   HostState State() const;
   // The same not yet filled, for loading.
-  HostState EmptyState() const;
+  HostState EmptyState(HostState::Parts parts) const;
   // Where a loaded state stands.
   void SetProgress(int64_t step, int64_t consumed_samples);
   int64_t step() const { return step_; }

@@ -121,7 +121,7 @@ class RankRun {
 
   void LoadState() {
     if (!options_.resume_dir.empty()) {
-      HostState host = trainer_.EmptyState();
+      HostState host = trainer_.EmptyState(HostState::Parts::kAll);
       const CheckpointInfo info =
           LoadCheckpoint(options_.resume_dir, options_.plan.model, host.state());
       host.Upload();
@@ -130,9 +130,8 @@ class RankRun {
       Tell(base::Concat("resumed from ", options_.resume_dir, " at step ", info.step));
       saved_step_ = info.step;
     } else if (!options_.init_checkpoint_dir.empty() || !options_.init_hf_dir.empty()) {
-      HostState host = trainer_.EmptyState();
+      HostState host = trainer_.EmptyState(HostState::Parts::kWeights);
       TrainState& state = host.state();
-      state.m = state.v = nullptr;  // weights alone
       if (!options_.init_hf_dir.empty()) {
         LoadHuggingFaceWeights(options_.init_hf_dir, options_.plan.model, state);
       } else {
@@ -193,8 +192,11 @@ TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& ca
   for (std::string* const folder : {&options.resume_dir, &options.init_checkpoint_dir}) {
     *folder = BroadcastText(*joined.host_world, *folder, /*root=*/0);
   }
-  const std::unique_ptr<SampleSource> source = OpenData(options);
-  PrepareOutputs(options);
+  std::unique_ptr<SampleSource> source;
+  RunOnAllRanks(*joined.host_world, "opening data and outputs", [&] {
+    source = OpenData(options);
+    PrepareOutputs(options);
+  });
   TrainReport report;
   RankRun(options, callbacks, stop, *source, *joined.device, *joined.host_world).Run(report);
   return report;

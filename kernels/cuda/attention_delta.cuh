@@ -28,11 +28,7 @@ __device__ __forceinline__ float DotOfRows(const T* a, const T* b, int n, bool h
   } else {
     for (int i = lane; i < n; i += kLanes) sum = fmaf(ToFloat(a[i]), ToFloat(b[i]), sum);
   }
-#pragma unroll
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-    sum += __shfl_xor_sync(kAllLanes, sum, distance);
-  }
-  return sum;
+  return WarpReduce<kLanes>(sum, SumOp());
 }
 
 // delta[row] of the queries first + row of a head, by all threads of a block: as a kernel before

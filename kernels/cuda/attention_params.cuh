@@ -100,8 +100,8 @@ template <typename T>
 BackwardParams<T> ParamsOf(const AttentionBackwardArgs& args, const float* delta) {
   const bool has_quads =
       CanVectorize(kQuad,
-                   {args.dout.data, args.q.data, args.k.data, args.v.data, args.dq.data,
-                    args.dk.data, args.dv.data},
+                   {args.dout.data, args.out.data, args.q.data, args.k.data, args.v.data,
+                    args.dq.data, args.dk.data, args.dv.data},
                    {args.head_dim, args.qkv_stride, args.out_stride, args.dqkv_stride});
   const bool unfused = args.stats_kind == base::AttentionStats::kProbabilities;
   return {.sizes = SizesOf(args, has_quads),

@@ -169,16 +169,6 @@ struct PlainTile {
   }
 };
 
-// The reduction over the eight lanes of a group, in all of them.
-template <typename Op>
-__device__ __forceinline__ float GroupReduce(float value, Op op) {
-#pragma unroll
-  for (int distance = kGroupLanes / 2; distance > 0; distance /= 2) {
-    value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
-  }
-  return value;
-}
-
 // Calls body(PlainTile<width>()) with the narrowest tile that takes the head dimension.
 template <typename Body>
 void WithPlainTile(int64_t head_dim, const Body& body) {

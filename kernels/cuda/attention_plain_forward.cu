@@ -97,7 +97,7 @@ class QueryBlock {
     float max = scores[0];
 #pragma unroll
     for (int j = 1; j < Tile::kColumns; ++j) max = fmaxf(max, scores[j]);
-    max = fmaxf(max_[i], GroupReduce(max, MaxOp()));
+    max = fmaxf(max_[i], WarpReduce<kGroupLanes>(max, MaxOp()));
     const float correction = expf(max_[i] - max);
     float total = 0;
 #pragma unroll
@@ -105,7 +105,7 @@ class QueryBlock {
       scores[j] = expf(scores[j] - max);
       total += scores[j];
     }
-    total_[i] = total_[i] * correction + GroupReduce(total, SumOp());
+    total_[i] = total_[i] * correction + WarpReduce<kGroupLanes>(total, SumOp());
     max_[i] = max;
 #pragma unroll
     for (int quad = 0; quad < Tile::kQuads; ++quad) {

@@ -193,8 +193,8 @@ bool TensorCoresTake(const AttentionBackwardArgs& args) {
   return args.q.dtype != base::DType::kFloat32 &&
          args.stats_kind == base::AttentionStats::kLogSumExp && args.head_dim <= 128 &&
          CanVectorize(kChunk,
-                      {args.dout.data, args.q.data, args.k.data, args.v.data, args.dq.data,
-                       args.dk.data, args.dv.data},
+                      {args.dout.data, args.out.data, args.q.data, args.k.data, args.v.data,
+                       args.dq.data, args.dk.data, args.dv.data},
                       {args.head_dim, args.qkv_stride, args.out_stride, args.dqkv_stride});
 }
 

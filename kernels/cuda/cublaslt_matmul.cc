@@ -89,11 +89,11 @@ bool CublasLtMatMul::Run(const MatMulArgs& args, cudaStream_t stream) {
                 base::ToString(args.c.dtype));
   if (args.epilogue != Epilogue::kNone && CanFuse(args)) {
     const Shape fused = ShapeOf(args, /*with_epilogue=*/true);
-    if (TryRun(ProductOf(fused, args), args, stream)) return true;
+    if (TryRun(fused, ProductOf(fused, args), args, stream)) return true;
   }
   const Shape shape = ShapeOf(args, /*with_epilogue=*/false);
   Product& product = ProductOf(shape, args);
-  if (!TryRun(product, args, stream)) {
+  if (!TryRun(shape, product, args, stream)) {
     throw base::SystemError(base::Concat("cublasLtMatmul: ", cublasLtGetStatusName(product.status),
                                          ", ", cublasLtGetStatusString(product.status),
                                          "; no algorithm of ", product.algorithms.size(), " takes ",
@@ -179,14 +179,17 @@ void CublasLtMatMul::ChooseAlgorithms(const Shape& shape, Product& product) cons
   product.status = cublasLtMatmulAlgoGetHeuristic(
       handle_.get(), product.description.get(), product.b.get(), product.a.get(), product.c.get(),
       product.c.get(), preference.get(), kMaxAlgorithms, results, &num_results);
-  if (product.status != CUBLAS_STATUS_SUCCESS) return;
+  if (product.status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+  CheckCublas(product.status,
+              base::Concat("cublasLtMatmulAlgoGetHeuristic of ", ToString(shape)).c_str());
   for (int i = 0; i < num_results; ++i) {
     if (results[i].state == CUBLAS_STATUS_SUCCESS) product.algorithms.push_back(results[i].algo);
   }
   if (product.algorithms.empty()) product.status = CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-bool CublasLtMatMul::TryRun(Product& product, const MatMulArgs& args, cudaStream_t stream) const {
+bool CublasLtMatMul::TryRun(const Shape& shape, Product& product, const MatMulArgs& args,
+                            cudaStream_t stream) const {
   const float alpha = 1;
   const float beta = args.accumulate ? 1 : 0;
   if (product.has_bias) {
@@ -202,6 +205,10 @@ bool CublasLtMatMul::TryRun(Product& product, const MatMulArgs& args, cudaStream
                                     &product.algorithms[product.chosen], workspace_.memory,
                                     static_cast<size_t>(workspace_.num_bytes), stream);
     if (product.status == CUBLAS_STATUS_SUCCESS) return true;
+    // Another algorithm helps against nothing else.
+    if (product.status != CUBLAS_STATUS_NOT_SUPPORTED) {
+      CheckCublas(product.status, base::Concat("cublasLtMatmul of ", ToString(shape)).c_str());
+    }
   }
   return false;
 }

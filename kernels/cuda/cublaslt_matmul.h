@@ -60,7 +60,8 @@ class CublasLtMatMul {
   Product& ProductOf(const Shape& shape, const MatMulArgs& args);
   void ChooseAlgorithms(const Shape& shape, Product& product) const;
   // Whether an algorithm took it.
-  bool TryRun(Product& product, const MatMulArgs& args, cudaStream_t stream) const;
+  bool TryRun(const Shape& shape, Product& product, const MatMulArgs& args,
+              cudaStream_t stream) const;
 
   const bool allow_tf32_;
   CublasHandle handle_;

@@ -37,8 +37,8 @@ class CudaBackend final : public Backend {
 
   void* Allocate(size_t bytes) override;
   void Free(void* memory, size_t bytes) override;
-  // Most of it is cuBLASLt's, the rest scratch of the kernels; a library of attention has the
-  // whole, as operations follow each other. REQUIRES: 256-byte aligned, at least
+  // As much of it as cuBLASLt can use is its own, the rest scratch of the kernels; a library of
+  // attention has the whole, as operations follow each other. REQUIRES: 256-byte aligned, at least
   // kLeastScratchBytes.
   void AttachWorkspace(void* memory, int64_t num_bytes) override;
   void CopyToDevice(void* device, const void* host, size_t bytes) override;

@@ -100,11 +100,6 @@ void LaunchResidualAdd(const LaunchContext& context, const ResidualAddArgs& args
                                                args.bias.As<T>(), args.y.As<T>(), args.width});
 }
 
-// Elements at once of two arrays of which one may have smaller elements: neighbouring threads then
-// still touch neighbouring accesses in both.
-template <typename A, typename B>
-inline constexpr int kPairSize = std::min(kVectorSize<A>, kVectorSize<B>);
-
 // Calls body with the tags of both arrays' types.
 template <typename Body>
 void WithFloatTypes(base::DType first, base::DType second, const Body& body) {

@@ -81,8 +81,8 @@ void Merge(const LaunchContext& context, const LogSumExpMergeArgs& args) {
                                        .sequence = args.sequence,
                                        .num_heads = args.num_heads,
                                        .head_dim = args.head_dim};
-  if (CanVectorize(kVectorSize<Block>, {params.block_out, params.out}, {args.head_dim})) {
-    LaunchMerge<Block, Out, kVectorSize<Block>>(context, params);
+  if (CanVectorize(kPairSize<Block, Out>, {params.block_out, params.out}, {args.head_dim})) {
+    LaunchMerge<Block, Out, kPairSize<Block, Out>>(context, params);
   } else {
     LaunchMerge<Block, Out, 1>(context, params);
   }
@@ -113,10 +113,10 @@ __global__ void __launch_bounds__(kThreads) SumBlocksKernel(SumParams<In, Out> p
 template <typename In, typename Out>
 void Sum(const LaunchContext& context, const SumBlocksArgs& args) {
   const SumParams<In, Out> params{args.x.As<In>(), args.y.As<Out>(), args.n, args.num_blocks};
-  const bool vectors = CanVectorize(kVectorSize<In>, {params.x, params.y}, {args.n});
+  const bool vectors = CanVectorize(kPairSize<In, Out>, {params.x, params.y}, {args.n});
   auto* const kernel =
-      vectors ? SumBlocksKernel<In, Out, kVectorSize<In>> : SumBlocksKernel<In, Out, 1>;
-  const int64_t pieces = args.n / (vectors ? kVectorSize<In> : 1);
+      vectors ? SumBlocksKernel<In, Out, kPairSize<In, Out>> : SumBlocksKernel<In, Out, 1>;
+  const int64_t pieces = args.n / (vectors ? kPairSize<In, Out> : 1);
   const LaunchShape shape{dim3(static_cast<unsigned>(base::CeilDiv(pieces, kThreads))),
                           dim3(kThreads)};
   Launch("SumBlocks", kernel, shape, context.stream, params);

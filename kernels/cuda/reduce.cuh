@@ -20,11 +20,11 @@ struct MaxOp {
   __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// The reduction over the warp, in all of its lanes.
-template <typename Op, typename T>
+// The reduction over kLanes neighbouring lanes, a power of two, in all of them.
+template <int kLanes = kWarpSize, typename Op, typename T>
 __device__ __forceinline__ T WarpReduce(T value, Op op) {
 #pragma unroll
-  for (int distance = kWarpSize / 2; distance > 0; distance /= 2) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
     value = op(value, __shfl_xor_sync(kAllLanes, value, distance));
   }
   return value;

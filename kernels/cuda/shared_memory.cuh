@@ -3,11 +3,12 @@
 
 #include <cuda_runtime.h>
 
-extern __shared__ uint4 dynamic_shared[];
+// Tensor-core fragments want 32 bytes.
+extern __shared__ __align__(32) uint4 dynamic_shared[];
 
 namespace tessera::kernels::cuda {
 
-// The block's dynamic shared memory as values of T, 16-byte aligned.
+// The block's dynamic shared memory as values of T, 32-byte aligned.
 template <typename T>
 __device__ __forceinline__ T* DynamicShared() {
   return reinterpret_cast<T*>(dynamic_shared);

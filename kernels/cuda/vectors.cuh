@@ -18,6 +18,11 @@ inline constexpr int kVectorBytes = 16;
 template <typename T>
 inline constexpr int kVectorSize = kVectorBytes / static_cast<int>(sizeof(T));
 
+// Elements at once of two arrays of which one may have smaller elements: neighbouring threads then
+// still touch neighbouring accesses in both.
+template <typename A, typename B>
+inline constexpr int kPairSize = kVectorSize<A> < kVectorSize<B> ? kVectorSize<A> : kVectorSize<B>;
+
 // A machine word of kBytes bytes, what one access moves.
 template <int kBytes>
 struct WordOf;

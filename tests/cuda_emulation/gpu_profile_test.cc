@@ -3,6 +3,7 @@
 #include "engine/train/gpu_profile.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -70,7 +71,8 @@ TEST(GpuProfileTest, EverySizeIsMeasuredAndTheFileIsRead) {
   EXPECT_EQ(probe.bf16.pass_bytes_per_s[1].size, 3.0 * 2 * 16384);
   EXPECT_EQ(probe.fp32.matmul_flops_per_s.size(), 2U);
 
-  const auto path = std::filesystem::temp_directory_path() / "tessera_gpu_profile_test.json";
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("tessera_gpu_profile_test_" + std::to_string(getpid()) + ".json");
   const spec::ClusterSpec cluster = DescribeGpus("here", probe);
   std::ofstream(path) << spec::WriteCluster(cluster);
   EXPECT_EQ(spec::LoadCluster(path.string()), cluster);

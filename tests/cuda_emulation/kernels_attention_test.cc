@@ -73,7 +73,7 @@ void Forward(const LaunchContext& stream, const Inputs& in, AttentionStats kind,
 }
 
 void Backward(const LaunchContext& stream, const Inputs& in, AttentionStats kind,
-              const DeviceArray& qkv, const DeviceArray& out, const DeviceArray& stats,
+              const DeviceArray& qkv, ConstArray out, const DeviceArray& stats,
               const DeviceArray& dqkv) {
   const DeviceArray dout(in.dtype, in.dout);
   AttentionBackward(stream, {.dout = dout,
@@ -200,6 +200,18 @@ TEST_P(AttentionKernelTest, BackwardNeedsNoScratch) {
 
 // Scores of a few hundred: their exponentials overflow unless the row's maximum is taken off. A
 // score's own rounding (300 * 1e-7) shows in the probabilities.
+TEST_P(AttentionKernelTest, BackwardTakesAnOutputThatAloneIsMisaligned) {
+  const Inputs in(dtype(), MakeShape(1, 70, 2, 1, 16), 0);
+  const std::vector<Doubles> aligned = RunBoth(stream(), in, AttentionStats::kLogSumExp);
+  Doubles shifted = aligned[0];
+  shifted.insert(shifted.begin(), 0.0);
+  const DeviceArray qkv(in.dtype, in.qkv), out(in.dtype, shifted);
+  const DeviceArray stats(DType::kFloat32, aligned[1]);
+  const auto dqkv = DeviceArray::Poison(in.dtype, in.shape.NumRows() * in.stride);
+  Backward(stream(), in, AttentionStats::kLogSumExp, qkv, out.At(1), stats, dqkv);
+  ExpectClose(dqkv.Values(), aligned[2], ToleranceOf(dtype()), "gradients");
+}
+
 TEST_P(AttentionKernelTest, LargeScoresDoNotOverflow) {
   for (const int64_t gap : {8, 3}) {
     AttentionShape shape = MakeShape(1, 70, 2, 2, 16);

@@ -2,12 +2,14 @@
 // processes here, which share nothing but a file to meet by and NCCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
-#include <thread>
+#include <string>
 
 #include "cost_model/base/error.h"
+#include "tests/cuda_emulation/doubles_testing.h"
 #include "tests/testing/golden_training.h"
 
 namespace tessera::testing {
@@ -26,7 +28,8 @@ class ProcessRanksTest : public ::testing::Test {
   }
 
   const GoldenCase golden_ = LoadGoldenCases().front();
-  const engine::MeetingPlace place_{.file = ::testing::TempDir() + "tessera_process_ranks"};
+  const engine::MeetingPlace place_{.file = ::testing::TempDir() + "tessera_process_ranks_" +
+                                            std::to_string(getpid())};
 };
 
 TEST_F(ProcessRanksTest, TrainAsTheReferenceAndRankZeroTells) {
@@ -35,18 +38,14 @@ TEST_F(ProcessRanksTest, TrainAsTheReferenceAndRankZeroTells) {
   std::vector<double> losses;
   std::vector<engine::TrainReport> reports(4);
   const std::atomic<bool> stop = false;
-  std::vector<std::jthread> processes;
-  for (int rank = 0; rank < 4; ++rank) {
-    processes.emplace_back([&, rank] {
-      const engine::TrainCallbacks callbacks{.on_step = [&](const engine::StepRow& row) {
-        EXPECT_EQ(rank, 0);
-        losses.push_back(row.result.loss);
-      }};
-      reports[static_cast<size_t>(rank)] = engine::RunTrainingRank(
-          options, callbacks, stop, {.rank = rank, .num_ranks = 4, .launcher = "a test"}, place_);
-    });
-  }
-  processes.clear();  // joins
+  cuda_emulation::testing::RunRanks(4, [&](int rank) {
+    const engine::TrainCallbacks callbacks{.on_step = [&](const engine::StepRow& row) {
+      EXPECT_EQ(rank, 0);
+      losses.push_back(row.result.loss);
+    }};
+    reports[static_cast<size_t>(rank)] = engine::RunTrainingRank(
+        options, callbacks, stop, {.rank = rank, .num_ranks = 4, .launcher = "a test"}, place_);
+  });
   ASSERT_EQ(losses.size(), golden_.steps.size());
   for (size_t i = 0; i < losses.size(); ++i) {
     ExpectClose(losses[i], golden_.steps[i].loss, kFp32Tolerance.loss, "loss");
@@ -70,9 +69,13 @@ TEST_F(ProcessRanksTest, ComputeOnGpusOfTheirOwn) {
   engine::TrainOptions options = Options({.data_parallel_size = 2});
   options.comm = engine::CommKind::kThread;
   const std::atomic<bool> stop = false;
-  EXPECT_THROW(engine::RunTrainingRank(options, {}, stop,
-                                       {.rank = 0, .num_ranks = 2, .launcher = "srun"}, place_),
-               base::ConfigError);
+  try {
+    engine::RunTrainingRank(options, {}, stop, {.rank = 0, .num_ranks = 2, .launcher = "srun"},
+                            place_);
+    FAIL() << "processes without NCCL";
+  } catch (const base::ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("ranks with --device cuda --comm nccl"));
+  }
 }
 
 }  // namespace

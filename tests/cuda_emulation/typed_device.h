@@ -225,7 +225,7 @@ inline void ExpectClose(const Doubles& found, const Doubles& expected, double to
   for (size_t i = 0; i < found.size(); ++i) {
     error += (found[i] - expected[i]) * (found[i] - expected[i]);
     scale += expected[i] * expected[i];
-    if (std::isfinite(found[i]) || !std::isfinite(expected[i])) continue;
+    if (std::isfinite(found[i]) && std::isfinite(expected[i])) continue;
     FAIL() << what << " at " << i << " of " << found.size() << ": found " << found[i]
            << ", expected " << expected[i];
   }

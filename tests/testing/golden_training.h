@@ -17,6 +17,9 @@ struct GoldenTolerance {
 // fp32 against float64: the reference program itself, run in fp32, stays within 6e-6 of its loss
 // and norm and 2e-6 of its parameter norms.
 inline constexpr GoldenTolerance kFp32Tolerance = {.loss = 2e-5, .grad_norm = 2e-5};
+// A few units of the last of 8 and of 11 bits: ten steps move a loss by ten to two hundred of them.
+inline constexpr GoldenTolerance kBf16Tolerance = {.loss = 4e-3, .grad_norm = 4e-2};
+inline constexpr GoldenTolerance kFp16Tolerance = {.loss = 1e-3, .grad_norm = 2e-2};
 
 std::string NameOf(const spec::ParallelSpec& parallel);
 
