@@ -1,0 +1,111 @@
+// Which choices of model and layout meet in the cover, and why others do not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "tests/testing/cover_axes.h"
+#include "tests/testing/layout_cover.h"
+
+namespace tessera::testing {
+namespace {
+
+// No rule of the layout allows these; else one of the two would change nothing.
+const std::set<std::string> kForbidden = {
+    // All-to-all context parallelism gives each of tp * cp ranks whole heads, of 8 and of key/value
+    // heads.
+    "kv-heads=1 with context=2-all-to-all", "kv-heads=1 with context=4-all-to-all",
+    "tensor=4 with context=4-all-to-all",
+    // A ring merges partial outputs by a log-sum-exp that unfused attention does not keep.
+    "context=2-ring with flash=no", "context=4-ring with flash=no",
+    // Without experts nothing to place on ranks.
+    "experts=none with expert=2", "experts=none with expert=4",
+    // One tensor rank, one stage, state that is not sharded or not gathered after the update.
+    "tensor=1 with sequence=yes", "tensor=1 with overlap-tp=yes",
+    "tensor=1 with scatter-gather=yes", "pipeline=1 with schedule=interleaved",
+    "pipeline=1 with uneven=yes", "pipeline=1 with overlap-pp=yes",
+    "pipeline=1 with scatter-gather=yes", "zero=0 with hybrid=yes", "zero=0 with overlap-param=yes",
+    "zero=3 with overlap-param=yes",
+    // Sequence parallelism sends shares of a transfer already.
+    "sequence=yes with scatter-gather=yes",
+    // Interleaving takes micro-batches in rounds of pp.
+    "microbatches=1 with schedule=interleaved"};
+
+std::set<std::string> Names(const std::vector<ValuePair>& pairs) {
+  std::set<std::string> names;
+  for (const ValuePair& pair : pairs) names.insert(ToString(pair));
+  return names;
+}
+
+std::set<ValuePair> TrainedPairs() {
+  std::set<ValuePair> pairs;
+  for (const CoverTraining& training : CoverOfLayouts().trainings) {
+    const CoverRow& row = training.choices;
+    for (int a = 0; a < static_cast<int>(row.size()); ++a) {
+      for (int b = a + 1; b < static_cast<int>(row.size()); ++b) {
+        pairs.insert({a, row[a], b, row[b]});
+      }
+    }
+  }
+  return pairs;
+}
+
+std::vector<ValuePair> AllPairsOfChoices() {
+  std::vector<int> num_values;
+  for (const CoverAxis& axis : CoverAxes()) {
+    num_values.push_back(static_cast<int>(axis.values.size()));
+  }
+  return AllPairs(num_values);
+}
+
+TEST(LayoutPairsTest, EveryPairOfChoicesThatTheEngineExecutesIsTrained) {
+  const LayoutCover& cover = CoverOfLayouts();
+  const std::set<ValuePair> trained = TrainedPairs();
+  const std::set<std::string> refused = Names(cover.refused);
+  const std::vector<ValuePair> all = AllPairsOfChoices();
+  for (const ValuePair& pair : all) {
+    const std::string name = ToString(pair);
+    const bool has_reason = kForbidden.contains(name) || refused.contains(name);
+    EXPECT_NE(trained.contains(pair), has_reason) << name;
+  }
+  std::printf("%zu pairs of choices: %zu in %zu trainings, %zu forbidden, %zu not executed yet\n",
+              all.size(), trained.size(), cover.trainings.size(), cover.forbidden.size(),
+              cover.refused.size());
+}
+
+TEST(LayoutPairsTest, OnlyPairsThatCannotBeAreForbidden) {
+  EXPECT_EQ(Names(CoverOfLayouts().forbidden), kForbidden);
+}
+
+// A pair that the engine refuses has a value that it refuses with all others, or needs one: what
+// is sharded on one data rank is sharded over context ranks.
+const std::set<std::string> kNeedsContextRanks = {"data=1 with zero=1",
+                                                  "data=1 with overlap-grad=yes"};
+
+TEST(LayoutPairsTest, WhatIsExecutedIsExecutedWithEverythingElse) {
+  std::set<std::pair<int, int>> executed;  // axis, value
+  for (const ValuePair& pair : TrainedPairs()) {
+    executed.insert({pair.first_factor, pair.first_value});
+    executed.insert({pair.second_factor, pair.second_value});
+  }
+  for (const ValuePair& pair : CoverOfLayouts().refused) {
+    if (kNeedsContextRanks.contains(ToString(pair))) continue;
+    EXPECT_FALSE(executed.contains({pair.first_factor, pair.first_value}) &&
+                 executed.contains({pair.second_factor, pair.second_value}))
+        << ToString(pair);
+  }
+}
+
+TEST(LayoutPairsTest, TheTrainingsKeepTheRules) {
+  for (const CoverTraining& training : CoverOfLayouts().trainings) {
+    const spec::Plan& plan = training.plan;
+    EXPECT_TRUE(FindViolations(plan.model, plan.training, plan.parallel, plan.num_devices).empty())
+        << training.name;
+    EXPECT_LE(plan.num_devices, 16) << training.name;
+    EXPECT_EQ(plan.num_devices, spec::WorldSize(plan.parallel)) << training.name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
