@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "cost_model/base/check.h"
@@ -13,22 +14,53 @@ namespace {
 constexpr int64_t kMomentBytes = 8;  // AdamW's m and v in fp32
 constexpr int64_t kMasterBytes = 4;  // fp32 master weights of mixed precision
 
+// Places parameters of one gradient group behind what the layout has.
+void AppendBuffer(std::span<const ParameterSpec> parameters, const ParallelSpec& parallel,
+                  bool is_expert, FlatLayout& layout) {
+  const int64_t begin = layout.num_elements;
+  const auto num_before = static_cast<int>(layout.parameters.size());
+  FlatPlacer placer(parallel.bucket_elements, BucketMultiple(parallel, is_expert));
+  for (const ParameterSpec& parameter : parameters) {
+    TESSERA_CHECK(parameter.is_expert == is_expert, parameter.name, " in a buffer of others");
+    const FlatItem item{
+        SliceOf(parameter, TensorSizeOf(parameter, parallel), /*tensor_rank=*/0).num_elements,
+        parameter.packed_with_previous};
+    layout.parameters.push_back(
+        {.offset = begin + placer.Place(item), .num_elements = item.num_elements});
+  }
+  layout.num_elements += placer.Finish();
+  for (FlatBucket bucket : placer.buckets()) {
+    bucket.offset += begin;
+    bucket.first_parameter += num_before;
+    bucket.is_expert = is_expert;
+    layout.buckets.push_back(bucket);
+  }
+}
+
 }  // namespace
+
+std::vector<ParameterSpec> RankParameters(const ModelSpec& model, const ParallelSpec& parallel,
+                                          const std::vector<VirtualStage>& stages_of_rank,
+                                          int expert_rank) {
+  std::vector<ParameterSpec> parameters;
+  for (const VirtualStage& stage : stages_of_rank) {
+    for (ParameterSpec& parameter : StageParameters(model, parallel, stage, expert_rank)) {
+      parameters.push_back(std::move(parameter));
+    }
+  }
+  std::stable_partition(parameters.begin(), parameters.end(),
+                        [](const ParameterSpec& parameter) { return !parameter.is_expert; });
+  return parameters;
+}
 
 FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
                           const ParallelSpec& parallel) {
-  const bool is_expert = !parameters.empty() && parameters.front().is_expert;
-  const int tensor_size = is_expert ? ExpertTensorSize(parallel) : parallel.tensor_parallel_size;
-  FlatPlacer placer(parallel.bucket_elements, BucketMultiple(parallel, is_expert));
+  const auto first_expert =
+      std::find_if(parameters.begin(), parameters.end(),
+                   [](const ParameterSpec& parameter) { return parameter.is_expert; });
   FlatLayout layout;
-  for (const ParameterSpec& parameter : parameters) {
-    TESSERA_CHECK(parameter.is_expert == is_expert, parameter.name, " in a buffer of others");
-    const FlatItem item{SliceOf(parameter, tensor_size, /*tensor_rank=*/0).num_elements,
-                        parameter.packed_with_previous};
-    layout.parameters.push_back({.offset = placer.Place(item), .num_elements = item.num_elements});
-  }
-  layout.num_elements = placer.Finish();
-  layout.buckets = placer.buckets();
+  AppendBuffer({parameters.begin(), first_expert}, parallel, /*is_expert=*/false, layout);
+  AppendBuffer({first_expert, parameters.end()}, parallel, /*is_expert=*/true, layout);
   return layout;
 }
 
@@ -51,10 +83,9 @@ StateBytes StateBytesOf(const std::vector<VirtualStage>& stages_of_rank, const M
     bool is_past_layers = !stage.has_embedding;
     for (ParameterSpec& parameter : StageParameters(model, parallel, stage)) {
       is_past_layers = is_past_layers || parameter.layer >= 0;
-      const int tensor_size =
-          parameter.is_expert ? ExpertTensorSize(parallel) : parallel.tensor_parallel_size;
       const int part = parameter.layer >= 0 ? parameter.layer : is_past_layers ? -1 : -2;
-      parts[part] += SliceOf(parameter, tensor_size, /*tensor_rank=*/0).num_elements;
+      parts[part] +=
+          SliceOf(parameter, TensorSizeOf(parameter, parallel), /*tensor_rank=*/0).num_elements;
       (parameter.is_expert ? experts : others).push_back(std::move(parameter));
     }
   }

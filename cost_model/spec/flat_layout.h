@@ -23,6 +23,7 @@ struct FlatBucket {
   int64_t num_elements = 0;
   int first_parameter = 0;  // whole parameters only
   int num_parameters = 0;
+  bool is_expert = false;  // reduced over the ranks that hold the same experts
 };
 
 struct FlatLayout {
@@ -34,9 +35,16 @@ struct FlatLayout {
 // Elements that each parameter's start is aligned to: 64 bytes of fp32.
 inline constexpr int64_t kFlatAlignmentElements = 16;
 
+// Parameters of all virtual stages of a rank as its flat buffers hold them: in the order of the
+// forward pass, but experts behind all others.
+std::vector<ParameterSpec> RankParameters(const ModelSpec& model, const ParallelSpec& parallel,
+                                          const std::vector<VirtualStage>& stages_of_rank,
+                                          int expert_rank);
+
 // Buckets close at the first parameter boundary past parallel.bucket_elements (but never between
-// packed parameters). Experts have a gradient group of their own, and so a buffer of their own.
-// REQUIRES: all parameters are experts', or none is.
+// packed parameters). Experts have a gradient group of their own, and so a buffer of their own,
+// right behind that of the others: no bucket holds both.
+// REQUIRES: experts come last.
 FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
                           const ParallelSpec& parallel);
 

@@ -322,4 +322,8 @@ LocalSlice SliceOf(const ParameterSpec& parameter, int tensor_parallel_size, int
   return slice;
 }
 
+int TensorSizeOf(const ParameterSpec& parameter, const ParallelSpec& parallel) {
+  return parameter.is_expert ? ExpertTensorSize(parallel) : parallel.tensor_parallel_size;
+}
+
 }  // namespace tessera::spec

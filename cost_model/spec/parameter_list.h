@@ -71,6 +71,8 @@ struct LocalSlice {
   bool first_replica = true;  // of the ranks that hold this very part
 };
 LocalSlice SliceOf(const ParameterSpec& parameter, int tensor_parallel_size, int tensor_rank);
+// Ranks that a parameter is split over: the tensor ranks, of an expert the expert-tensor ranks.
+int TensorSizeOf(const ParameterSpec& parameter, const ParallelSpec& parallel);
 
 int64_t PaddedVocabSize(const ModelSpec& model, const ParallelSpec& parallel);
 

@@ -195,7 +195,7 @@ std::vector<int> RankLayout::ExpertGroup(int rank, const StageAxis& axis, int si
 
 std::vector<int> RankLayout::GradientSubgroup(int rank, int size, int step) const {
   const std::vector<int> group = GroupOf(rank, Axis::kGradient);
-  const int own = static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
+  const int own = IndexIn(rank, Axis::kGradient);
   const int first = own / (size * step) * (size * step) + own % step;
   std::vector<int> ranks(size);
   for (int i = 0; i < size; ++i) ranks[i] = group.at(first + i * step);
@@ -252,6 +252,11 @@ std::vector<int> RankLayout::GroupOf(int rank, Axis axis, int num_key_value_head
       return ExpertGroup(rank, expert_data_, num_replicas, expert_data_.size / num_replicas);
   }
   base::FailCheck(__FILE__, __LINE__, "known Axis", static_cast<int>(axis));
+}
+
+int RankLayout::IndexIn(int rank, Axis axis) const {
+  const std::vector<int> group = GroupOf(rank, axis);
+  return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
 }
 
 GroupShape RankLayout::ShapeOf(Axis axis) const {

@@ -64,6 +64,8 @@ class RankLayout {
   // are groups of one where nothing is shared; `num_key_value_heads` shapes kKvReplica.
   // REQUIRES: for expert and shard axes, FindViolations is empty.
   std::vector<int> GroupOf(int rank, Axis axis, int num_key_value_heads = 0) const;
+  // Where `rank` stands in its own group.
+  int IndexIn(int rank, Axis axis) const;
   // The shape of the group of rank 0. Takes every axis but kKvReplica.
   GroupShape ShapeOf(Axis axis) const;
 

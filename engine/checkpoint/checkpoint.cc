@@ -97,8 +97,8 @@ CheckpointInfo LoadCheckpoint(const std::string& folder, const spec::ModelSpec& 
   std::fill_n(state.weights, state.layout.num_elements, 0.0f);
   std::vector<StatePart> parts = WeightParts(state);
   if (state.m != nullptr) {
-    std::fill_n(state.m, NumOwnedElements(state), 0.0f);
-    std::fill_n(state.v, NumOwnedElements(state), 0.0f);
+    std::fill_n(state.m, spec::NumOwnedElements(state.owned), 0.0f);
+    std::fill_n(state.v, spec::NumOwnedElements(state.owned), 0.0f);
     if (has_moments) {
       for (const StatePart& part : MomentParts(state)) parts.push_back(part);
     }

@@ -24,10 +24,10 @@ int NumParameters(const TrainState& state) {
 
 // One part for each parameter and owned range that meet. `base` is what the range's state_offset
 // (of the moments) or offset (of the weights) counts from.
-void AddOwnedParts(const TrainState& state, StateKind kind, float* base,
-                   std::vector<StatePart>& parts) {
+void AddOwnedParts(const TrainState& state, const std::vector<spec::OwnedRange>& owned,
+                   StateKind kind, float* base, std::vector<StatePart>& parts) {
   const int num_parameters = NumParameters(state);
-  for (const OwnedRange& range : state.owned) {
+  for (const spec::OwnedRange& range : owned) {
     for (int i = 0; i < num_parameters; ++i) {
       const spec::FlatParameter& place = state.layout.parameters[i];
       const int64_t begin = std::max(range.offset, place.offset);
@@ -43,6 +43,13 @@ void AddOwnedParts(const TrainState& state, StateKind kind, float* base,
       parts.push_back(part);
     }
   }
+}
+
+void AddMomentParts(const TrainState& state, const std::vector<spec::OwnedRange>& owned,
+                    std::vector<StatePart>& parts) {
+  if (state.m == nullptr) return;
+  AddOwnedParts(state, owned, StateKind::kM, state.m, parts);
+  AddOwnedParts(state, owned, StateKind::kV, state.v, parts);
 }
 
 }  // namespace
@@ -63,30 +70,22 @@ std::vector<StatePart> WeightParts(const TrainState& state) {
 
 std::vector<StatePart> MomentParts(const TrainState& state) {
   std::vector<StatePart> parts;
-  if (state.m == nullptr) return parts;
-  AddOwnedParts(state, StateKind::kM, state.m, parts);
-  AddOwnedParts(state, StateKind::kV, state.v, parts);
+  AddMomentParts(state, state.owned, parts);
   return parts;
 }
 
 std::vector<StatePart> PartsToSave(const TrainState& state) {
-  if (!state.writes) return {};
-  std::vector<StatePart> parts = MomentParts(state);
-  AddOwnedParts(state, StateKind::kWeight, state.weights, parts);
+  std::vector<spec::OwnedRange> written = state.owned;
+  std::erase_if(written, [](const spec::OwnedRange& range) { return !range.is_first_holder; });
+  std::vector<StatePart> parts;
+  AddMomentParts(state, written, parts);
+  AddOwnedParts(state, written, StateKind::kWeight, state.weights, parts);
   std::erase_if(parts, [&](const StatePart& part) {
     return state.parameters[part.parameter].tied_copy ||
            !state.slices[part.parameter].first_replica ||
            WithoutPadding(state.parameters[part.parameter].global_shape, part.part).count == 0;
   });
   return parts;
-}
-
-int64_t NumOwnedElements(const TrainState& state) {
-  int64_t elements = 0;
-  for (const OwnedRange& range : state.owned) {
-    elements = std::max(elements, range.state_offset + range.num_elements);
-  }
-  return elements;
 }
 
 }  // namespace tessera::engine

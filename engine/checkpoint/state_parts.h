@@ -24,7 +24,4 @@ std::vector<StatePart> MomentParts(const TrainState& state);
 // later replicas apart.
 std::vector<StatePart> PartsToSave(const TrainState& state);
 
-// Elements of m and of v.
-int64_t NumOwnedElements(const TrainState& state);
-
 }  // namespace tessera::engine

@@ -51,6 +51,9 @@ ProcessGroups::ProcessGroups(Communicator& world_comm, const spec::ParallelSpec&
   model = split(Axis::kModel);
   embedding = split(Axis::kEmbedding);
   kv_replica = split(Axis::kKvReplica);
+  expert = split(Axis::kExpert);
+  expert_tensor = split(Axis::kExpertTensor);
+  expert_data = split(Axis::kExpertData);
 }
 
 void ProcessGroups::set_observer(base::OpObserver* observer) {
@@ -64,6 +67,9 @@ void ProcessGroups::set_observer(base::OpObserver* observer) {
   set(*model, Axis::kModel);
   set(*embedding, Axis::kEmbedding);
   set(*kv_replica, Axis::kKvReplica);
+  set(*expert, Axis::kExpert);
+  set(*expert_tensor, Axis::kExpertTensor);
+  set(*expert_data, Axis::kExpertData);
 }
 
 }  // namespace tessera::engine

@@ -27,10 +27,13 @@ struct ProcessGroups {
   spec::RankCoord coord;  // of this rank
   std::unique_ptr<Communicator> tensor;
   std::unique_ptr<Communicator> pipeline;
-  std::unique_ptr<Communicator> gradient;    // data and context: holders of the same parameters
-  std::unique_ptr<Communicator> model;       // tensor and pipeline: one replica of the model
-  std::unique_ptr<Communicator> embedding;   // first and last stage of one pipeline
-  std::unique_ptr<Communicator> kv_replica;  // holders of the same key and value heads
+  std::unique_ptr<Communicator> gradient;       // data and context: holders of the same parameters
+  std::unique_ptr<Communicator> model;          // tensor and pipeline: one replica of the model
+  std::unique_ptr<Communicator> embedding;      // first and last stage of one pipeline
+  std::unique_ptr<Communicator> kv_replica;     // holders of the same key and value heads
+  std::unique_ptr<Communicator> expert;         // holders of different experts
+  std::unique_ptr<Communicator> expert_tensor;  // sharers of the same experts' matrices
+  std::unique_ptr<Communicator> expert_data;    // holders of the same parts of the same experts
 };
 
 }  // namespace tessera::engine

@@ -31,17 +31,18 @@ void FillNormalSlice(const spec::ParameterSpec& parameter, const spec::LocalSlic
 
 ParameterStore::ParameterStore(const std::vector<spec::VirtualStage>& stages,
                                const spec::ModelSpec& model, const spec::ParallelSpec& parallel,
-                               const spec::PrecisionTypes& types, int tensor_rank,
-                               MemoryPool& pool) {
-  for (const spec::VirtualStage& stage : stages) {
-    for (spec::ParameterSpec& parameter : spec::StageParameters(model, parallel, stage)) {
-      slices_.push_back(spec::SliceOf(parameter, parallel.tensor_parallel_size, tensor_rank));
-      const bool is_new = index_by_name_.emplace(parameter.name, parameters_.size()).second;
-      TESSERA_CHECK(is_new, "two parameters named ", parameter.name);
-      parameters_.push_back(std::move(parameter));
-    }
+                               const spec::PrecisionTypes& types, const ProcessGroups& groups,
+                               MemoryPool& pool)
+    : parameters_(spec::RankParameters(model, parallel, stages, groups.expert->rank())),
+      layout_(spec::MakeFlatLayout(parameters_, parallel)),
+      owned_(spec::OwnedRanges(layout_, parallel, groups.layout, groups.world.rank())) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const spec::ParameterSpec& parameter = parameters_[i];
+    const Communicator& sharers = parameter.is_expert ? *groups.expert_tensor : *groups.tensor;
+    slices_.push_back(spec::SliceOf(parameter, sharers.size(), sharers.rank()));
+    const bool is_new = index_by_name_.emplace(parameter.name, i).second;
+    TESSERA_CHECK(is_new, "two parameters named ", parameter.name);
   }
-  layout_ = spec::MakeFlatLayout(parameters_, parallel);
   weights_ = pool.Allocate(MemoryKind::kWeights, types.parameter, layout_.num_elements);
   gradients_ = pool.Allocate(MemoryKind::kGradients, types.gradient, layout_.num_elements);
 }

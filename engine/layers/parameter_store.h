@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cost_model/spec/flat_layout.h"
+#include "cost_model/spec/owned_ranges.h"
 #include "cost_model/spec/training_spec.h"
+#include "engine/comm/process_groups.h"
 #include "engine/tensor/memory_pool.h"
 
 namespace tessera::engine {
@@ -18,10 +19,11 @@ struct Parameter {
 
 class ParameterStore {
  public:
-  // Parameters of all virtual stages of this rank, laid out one after the other. Not initialised.
+  // Parameters of all virtual stages of this rank, laid out one after the other, its experts behind
+  // the others. Not initialised.
   ParameterStore(const std::vector<spec::VirtualStage>& stages, const spec::ModelSpec& model,
                  const spec::ParallelSpec& parallel, const spec::PrecisionTypes& types,
-                 int tensor_rank, MemoryPool& pool);
+                 const ProcessGroups& groups, MemoryPool& pool);
 
   // The weights to start from, of all of the flat buffer, drawn by (seed, parameter name, global
   // element index): the same for every layout. `weights`: host memory [layout().num_elements].
@@ -35,6 +37,9 @@ class ParameterStore {
   const std::vector<spec::ParameterSpec>& parameters() const { return parameters_; }
   const std::vector<spec::LocalSlice>& slices() const { return slices_; }
   const spec::FlatLayout& layout() const { return layout_; }
+  // What this rank updates.
+  const std::vector<spec::OwnedRange>& owned() const { return owned_; }
+  int64_t num_owned() const { return spec::NumOwnedElements(owned_); }
   kernels::Array weights() const { return weights_.array(); }
   kernels::Array gradients() const { return gradients_.array(); }
 
@@ -42,6 +47,7 @@ class ParameterStore {
   std::vector<spec::ParameterSpec> parameters_;
   std::vector<spec::LocalSlice> slices_;
   spec::FlatLayout layout_;
+  std::vector<spec::OwnedRange> owned_;
   std::map<std::string, size_t> index_by_name_;
   Buffer weights_;
   Buffer gradients_;

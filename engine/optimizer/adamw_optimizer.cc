@@ -3,41 +3,23 @@
 #include <algorithm>
 
 namespace tessera::engine {
-namespace {
-
-std::vector<OwnedRange> OwnedRanges(const LayerContext& context, const spec::FlatLayout& layout) {
-  if (context.parallel.zero_stage == 0) return {{.num_elements = layout.num_elements}};
-  std::vector<OwnedRange> owned;
-  int64_t state_offset = 0;
-  for (const spec::FlatBucket& bucket : layout.buckets) {
-    const int64_t part = bucket.num_elements / context.groups.gradient->size();
-    owned.push_back({.offset = bucket.offset + context.groups.gradient->rank() * part,
-                     .num_elements = part,
-                     .state_offset = state_offset});
-    state_offset += part;
-  }
-  return owned;
-}
-
-}  // namespace
 
 AdamWOptimizer::AdamWOptimizer(const LayerContext& context, const ParameterStore& store)
-    : context_(context), store_(store), owned_(OwnedRanges(context, store.layout())) {
-  for (const OwnedRange& range : owned_) AppendSegments(range);
+    : context_(context), store_(store) {
+  for (const spec::OwnedRange& range : store.owned()) AppendSegments(range);
   const auto allocate = [&] {
-    return context.pool.Allocate(MemoryKind::kOptimizer, base::DType::kFloat32, num_owned());
+    return context.pool.Allocate(MemoryKind::kOptimizer, base::DType::kFloat32, store.num_owned());
   };
   m_ = allocate();
   v_ = allocate();
-  context.backend.Fill(m_.array(), num_owned(), 0.0F);
-  context.backend.Fill(v_.array(), num_owned(), 0.0F);
+  context.backend.Fill(m_.array(), store.num_owned(), 0.0F);
+  context.backend.Fill(v_.array(), store.num_owned(), 0.0F);
   if (context.types.has_master_weights) master_ = allocate();
 }
 
 // Cuts a range at parameter borders and joins what is treated alike. Gaps between parameters hold
 // zeros in weights and gradients and stay so.
-void AdamWOptimizer::AppendSegments(const OwnedRange& range) {
-  const bool first_data_rank = context_.groups.gradient->rank() == 0;
+void AdamWOptimizer::AppendSegments(const spec::OwnedRange& range) {
   const int64_t range_end = range.offset + range.num_elements;
   const size_t first_of_range = segments_.size();
   for (size_t i = 0; i < store_.parameters().size(); ++i) {
@@ -51,8 +33,7 @@ void AdamWOptimizer::AppendSegments(const OwnedRange& range) {
                           .state_offset = range.state_offset + begin - range.offset,
                           .weight_decay = parameter.weight_decay,
                           .counts_in_norm = store_.slices()[i].first_replica &&
-                                            !parameter.tied_copy &&
-                                            (context_.parallel.zero_stage > 0 || first_data_rank)};
+                                            !parameter.tied_copy && range.is_first_holder};
     if (segments_.size() > first_of_range) {
       Segment& last = segments_.back();
       if (last.weight_decay == segment.weight_decay &&

@@ -8,7 +8,6 @@
 #include "cost_model/spec/training_spec.h"
 #include "engine/layers/layer_context.h"
 #include "engine/layers/parameter_store.h"
-#include "engine/optimizer/train_state.h"
 
 namespace tessera::engine {
 
@@ -24,9 +23,7 @@ class AdamWOptimizer {
   // One update with gradients times grad_scale. `step` counts from 1.
   void Step(const spec::OptimizerSpec& options, double lr, double grad_scale, int64_t step) const;
 
-  const std::vector<OwnedRange>& owned() const { return owned_; }
-  // Over the owned ranges, one after the other, fp32.
-  int64_t num_owned() const { return owned_.back().state_offset + owned_.back().num_elements; }
+  // Over the store's owned ranges, one after the other, fp32.
   kernels::Array m() const { return m_.array(); }
   kernels::Array v() const { return v_.array(); }
   // Master weights of mixed precision, absent in fp32.
@@ -41,11 +38,10 @@ class AdamWOptimizer {
     bool weight_decay = false;
     bool counts_in_norm = false;
   };
-  void AppendSegments(const OwnedRange& range);
+  void AppendSegments(const spec::OwnedRange& range);
 
   const LayerContext& context_;
   const ParameterStore& store_;
-  std::vector<OwnedRange> owned_;
   std::vector<Segment> segments_;
   Buffer m_;
   Buffer v_;

@@ -71,6 +71,11 @@ std::vector<size_t> ParametersOf(const spec::FlatBucket& bucket) {
   return parameters;
 }
 
+// The ranks that hold what a bucket holds.
+Communicator& HoldersOf(const LayerContext& context, const spec::FlatBucket& bucket) {
+  return bucket.is_expert ? *context.groups.expert_data : *context.groups.gradient;
+}
+
 }  // namespace
 
 GradientReducer::GradientReducer(const LayerContext& context, const ParameterStore& store)
@@ -78,6 +83,13 @@ GradientReducer::GradientReducer(const LayerContext& context, const ParameterSto
       store_(store),
       is_final_(store.parameters().size()),
       is_started_(store.layout().buckets.size()) {}
+
+bool GradientReducer::ReducesAny() const {
+  const std::vector<spec::FlatBucket>& buckets = store_.layout().buckets;
+  return std::any_of(buckets.begin(), buckets.end(), [&](const spec::FlatBucket& bucket) {
+    return HoldersOf(context_, bucket).size() > 1;
+  });
+}
 
 bool GradientReducer::IsTied(size_t parameter) const {
   return context_.model.tied_embeddings &&
@@ -90,7 +102,7 @@ bool GradientReducer::IsReady(const spec::FlatBucket& bucket) const {
 }
 
 void GradientReducer::OnLayerDone(int layer) {
-  if (context_.groups.gradient->size() == 1) return;
+  if (!ReducesAny()) return;
   bool is_behind = false;  // the layer
   for (size_t i = 0; i < is_final_.size(); ++i) {
     const int of = store_.parameters()[i].layer;
@@ -137,15 +149,15 @@ void GradientReducer::ReduceShared(const std::vector<size_t>& parameters, bool w
                *context_.groups.tensor);
   reduce_where(
       [&](size_t i) {
-        const spec::ParameterShard& shard = store_.parameters()[i].shard;
-        return shard.dim >= 0 && shard.num_shards < tp;
+        const spec::ParameterSpec& parameter = store_.parameters()[i];
+        return !parameter.is_expert && parameter.shard.dim >= 0 && parameter.shard.num_shards < tp;
       },
       *context_.groups.kv_replica);
   if (with_tied) reduce_where([&](size_t i) { return IsTied(i); }, *context_.groups.embedding);
 }
 
 void GradientReducer::StartBucket(const spec::FlatBucket& bucket) {
-  Communicator& group = *context_.groups.gradient;
+  Communicator& group = HoldersOf(context_, bucket);
   if (group.size() == 1) return;
   const kernels::Array data = store_.gradients().At(bucket.offset);
   if (context_.parallel.zero_stage == 0) {
@@ -159,9 +171,10 @@ void GradientReducer::StartBucket(const spec::FlatBucket& bucket) {
 }
 
 void GatherWeights(const LayerContext& context, const ParameterStore& store) {
-  Communicator& group = *context.groups.gradient;
-  if (group.size() == 1 || context.parallel.zero_stage == 0) return;
+  if (context.parallel.zero_stage == 0) return;
   for (const spec::FlatBucket& bucket : store.layout().buckets) {
+    Communicator& group = HoldersOf(context, bucket);
+    if (group.size() == 1) continue;
     const kernels::Array data = store.weights().At(bucket.offset);
     const int64_t part = bucket.num_elements / group.size();
     group.AllGather(data.At(group.rank() * part).data, data.data, part, data.dtype);

@@ -13,7 +13,8 @@ namespace tessera::engine {
 // without sharding, in its own part of each bucket with the distributed optimizer (zero stage 1).
 // Of every parameter in order: over tp where it is token-wise (sequence parallelism), over the
 // holders of the same key/value heads, over first and last stage for tied embeddings; then bucket
-// by bucket over the data ranks. Which bucket comes when depends on the stage alone, so that ranks
+// by bucket over the ranks that hold the same parameters: of experts, those of the same experts.
+// Which bucket comes when depends on the stage alone, so that ranks
 // that share one agree.
 class GradientReducer {
  public:
@@ -29,6 +30,7 @@ class GradientReducer {
   void Finish();
 
  private:
+  bool ReducesAny() const;
   bool IsTied(size_t parameter) const;
   bool IsReady(const spec::FlatBucket& bucket) const;
   // Over the groups that share parameters of one model replica.
@@ -43,7 +45,8 @@ class GradientReducer {
   std::vector<std::unique_ptr<CommHandle>> under_way_;
 };
 
-// Gives every data rank the weights that the others have updated (zero stage 1).
+// Gives every holder of the same parameters the weights that the others have updated (zero stage
+// 1).
 void GatherWeights(const LayerContext& context, const ParameterStore& store);
 
 }  // namespace tessera::engine

@@ -30,12 +30,10 @@ HostState::HostState(const LayerContext& context, const ParameterStore& store,
       optimizer_(optimizer),
       is_copy_(!context.backend.is_host_memory() ||
                store.weights().dtype != base::DType::kFloat32) {
-  state_ = {.coord = context.groups.coord,
-            .parameters = store.parameters(),
+  state_ = {.parameters = store.parameters(),
             .slices = store.slices(),
             .layout = store.layout(),
-            .owned = optimizer.owned(),
-            .writes = context.parallel.zero_stage > 0 || context.groups.gradient->rank() == 0};
+            .owned = store.owned()};
   if (!is_copy_) {
     state_.weights = store.weights().As<float>();
     if (parts == Parts::kWeights) return;
@@ -46,8 +44,8 @@ HostState::HostState(const LayerContext& context, const ParameterStore& store,
   weights_.resize(static_cast<size_t>(store.layout().num_elements));
   state_.weights = weights_.data();
   if (parts == Parts::kWeights) return;
-  m_.resize(static_cast<size_t>(optimizer.num_owned()));
-  v_.resize(static_cast<size_t>(optimizer.num_owned()));
+  m_.resize(static_cast<size_t>(store.num_owned()));
+  v_.resize(static_cast<size_t>(store.num_owned()));
   state_.m = m_.data();
   state_.v = v_.data();
 }
@@ -55,8 +53,8 @@ HostState::HostState(const LayerContext& context, const ParameterStore& store,
 void HostState::Download() {
   if (!is_copy_) return;
   DownloadWeights();
-  context_.backend.CopyToHost(m_.data(), optimizer_.m().data, FloatBytes(optimizer_.num_owned()));
-  context_.backend.CopyToHost(v_.data(), optimizer_.v().data, FloatBytes(optimizer_.num_owned()));
+  context_.backend.CopyToHost(m_.data(), optimizer_.m().data, FloatBytes(store_.num_owned()));
+  context_.backend.CopyToHost(v_.data(), optimizer_.v().data, FloatBytes(store_.num_owned()));
 }
 
 void HostState::DownloadWeights() {
@@ -73,7 +71,7 @@ void HostState::DownloadWeights() {
                                 static_cast<size_t>(n) * sizeof(uint16_t));
     Widen(piece.data(), weights.dtype, n, weights_.data() + begin);
   }
-  for (const OwnedRange& range : optimizer_.owned()) {
+  for (const spec::OwnedRange& range : store_.owned()) {
     context_.backend.CopyToHost(weights_.data() + range.offset,
                                 optimizer_.master().At(range.state_offset).data,
                                 FloatBytes(range.num_elements));
@@ -84,8 +82,8 @@ void HostState::Upload() const {
   if (!is_copy_) return;
   UploadWeights();
   if (state_.m == nullptr) return;
-  context_.backend.CopyToDevice(optimizer_.m().data, m_.data(), FloatBytes(optimizer_.num_owned()));
-  context_.backend.CopyToDevice(optimizer_.v().data, v_.data(), FloatBytes(optimizer_.num_owned()));
+  context_.backend.CopyToDevice(optimizer_.m().data, m_.data(), FloatBytes(store_.num_owned()));
+  context_.backend.CopyToDevice(optimizer_.v().data, v_.data(), FloatBytes(store_.num_owned()));
 }
 
 void HostState::UploadWeights() const {
@@ -102,7 +100,7 @@ void HostState::UploadWeights() const {
     context_.backend.CopyToDevice(weights.At(begin).data, piece.data(),
                                   static_cast<size_t>(n) * sizeof(uint16_t));
   }
-  for (const OwnedRange& range : optimizer_.owned()) {
+  for (const spec::OwnedRange& range : store_.owned()) {
     context_.backend.CopyToDevice(optimizer_.master().At(range.state_offset).data,
                                   weights_.data() + range.offset, FloatBytes(range.num_elements));
   }

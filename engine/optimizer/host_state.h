@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/optimizer/adamw_optimizer.h"
+#include "engine/optimizer/train_state.h"
 
 namespace tessera::engine {
 

@@ -5,31 +5,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "cost_model/spec/flat_layout.h"
-#include "cost_model/spec/rank_layout.h"
+#include "cost_model/spec/owned_ranges.h"
 
 namespace tessera::engine {
 
-// A range of the flat buffer whose optimizer state lies at `state_offset` of m and v.
-struct OwnedRange {
-  int64_t offset = 0;  // elements into the flat buffer
-  int64_t num_elements = 0;
-  int64_t state_offset = 0;  // elements into m and v
-};
-
 struct TrainState {
-  spec::RankCoord coord;
   std::vector<spec::ParameterSpec> parameters;  // of all chunks of this rank
   std::vector<spec::LocalSlice> slices;         // one a parameter
   spec::FlatLayout layout;                      // offsets of the parameters
-  // All of the flat buffer without sharding, this data rank's part of each bucket with it.
-  std::vector<OwnedRange> owned;
+  // What this rank updates. Of ranges that several ranks own the first holder's go into a
+  // checkpoint; replicas of a part (see LocalSlice::first_replica) and tied copies never do.
+  std::vector<spec::OwnedRange> owned;
   float* weights = nullptr;  // [layout.num_elements], host memory
   float* m = nullptr;        // [sum of owned], host memory; null when only weights matter
   float* v = nullptr;
-  // Whether this rank's owned ranges go into a checkpoint: without sharding the first data rank
-  // alone writes; replicas of a part (see LocalSlice::first_replica) and tied copies never do.
-  bool writes = true;
   int64_t step = 0;              // optimizer steps done
   int64_t consumed_samples = 0;  // position in the data
 };

@@ -77,7 +77,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
                .tensor_comm = tensor_comm_},
       stages_(
           spec::StagesOf(spec::PartitionStages(plan.model, plan.parallel), groups_.coord.pipeline)),
-      store_(stages_, plan.model, plan.parallel, context_.types, groups_.coord.tensor, pool_),
+      store_(stages_, plan.model, plan.parallel, context_.types, groups_, pool_),
       chunks_(MakeChunks(context_, store_, stages_)),
       optimizer_(context_, store_),
       scaler_(plan.training.precision),

@@ -24,6 +24,7 @@ using test::RankState;
 using test::TestFolder;
 using test::TinyGpt2;
 using test::TinyLlama;
+using test::TinyMixture;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -103,6 +104,20 @@ TEST(CheckpointTest, EveryLayoutReadsWhatAnyLayoutOfLlamaSaved) {
     }
     ExpectAllLayoutsReadEachOther(TinyLlama(num_key_value_heads), layouts);
   }
+}
+
+TEST(CheckpointTest, EveryLayoutReadsTheExpertsThatAnyLayoutSaved) {
+  const auto with_experts = [](spec::ParallelSpec layout, int expert, int expert_tensor) {
+    layout.expert_parallel_size = expert;
+    layout.expert_tensor_parallel_size = expert_tensor;
+    return layout;
+  };
+  // Expert data ranks: 1; 4 of which two pipelines' worth; 1; 2; and experts over all of tp and dp.
+  ExpectAllLayoutsReadEachOther(
+      TinyMixture(),
+      {Layout(1, 1, 1), with_experts(Layout(1, 1, 4), 2, 0), with_experts(Layout(2, 1, 2), 2, 0),
+       with_experts(Layout(2, 1, 2, 1, 0), 2, 1), with_experts(Layout(2, 3, 2), 4, 1),
+       with_experts(Layout(2, 1, 2, 1, 0), 1, 2)});
 }
 
 TEST(CheckpointTest, TiedEmbeddingsAreStoredOnceAndReachBothHolders) {

@@ -59,6 +59,19 @@ inline spec::ModelSpec TinyQwen2() {
   return model;
 }
 
+// A layer of a dense MLP, then two of four experts and a shared one.
+inline spec::ModelSpec TinyMixture() {
+  spec::ModelSpec model = TinyLlama();
+  model.name = "tiny-mixture";
+  model.num_layers = 3;
+  model.moe = spec::MoeSpec{.num_experts = 4,
+                            .experts_per_token = 2,
+                            .expert_ffn_hidden_size = 20,
+                            .shared_expert_ffn_hidden_size = 8,
+                            .num_leading_dense_layers = 1};
+  return model;
+}
+
 inline spec::ParallelSpec Layout(int tensor, int pipeline, int data, int virtual_pipeline = 1,
                                  int zero_stage = 1) {
   spec::ParallelSpec parallel;
@@ -77,7 +90,9 @@ inline std::string LayoutText(const spec::ParallelSpec& parallel) {
   return "tp" + std::to_string(parallel.tensor_parallel_size) + " pp" +
          std::to_string(parallel.pipeline_parallel_size) + " dp" +
          std::to_string(parallel.data_parallel_size) + " vpp" +
-         std::to_string(parallel.virtual_pipeline_size) + " zero" +
+         std::to_string(parallel.virtual_pipeline_size) + " ep" +
+         std::to_string(parallel.expert_parallel_size) + " etp" +
+         std::to_string(parallel.expert_tensor_parallel_size) + " zero" +
          std::to_string(parallel.zero_stage);
 }
 
@@ -117,16 +132,19 @@ class RankState {
  public:
   RankState(const spec::ModelSpec& model, const spec::ParallelSpec& parallel,
             const spec::RankCoord& coord) {
-    state_.coord = coord;
-    for (const spec::VirtualStage& stage :
-         spec::StagesOf(spec::PartitionStages(model, parallel), coord.pipeline)) {
-      for (const spec::ParameterSpec& each : spec::StageParameters(model, parallel, stage)) {
-        state_.parameters.push_back(each);
-        state_.slices.push_back(spec::SliceOf(each, parallel.tensor_parallel_size, coord.tensor));
-      }
+    const spec::RankLayout ranks(parallel);
+    const int rank = ranks.RankOf(coord);
+    state_.parameters = spec::RankParameters(
+        model, parallel, spec::StagesOf(spec::PartitionStages(model, parallel), coord.pipeline),
+        ranks.IndexIn(rank, spec::Axis::kExpert));
+    for (const spec::ParameterSpec& each : state_.parameters) {
+      const int tensor_rank =
+          each.is_expert ? ranks.IndexIn(rank, spec::Axis::kExpertTensor) : coord.tensor;
+      state_.slices.push_back(spec::SliceOf(each, spec::TensorSizeOf(each, parallel), tensor_rank));
     }
     state_.layout = spec::MakeFlatLayout(state_.parameters, parallel);
-    Own(parallel, coord.data);
+    state_.owned = spec::OwnedRanges(state_.layout, parallel, ranks, rank);
+    num_owned_ = spec::NumOwnedElements(state_.owned);
     Fill(std::numeric_limits<float>::quiet_NaN());
   }
   RankState(RankState&&) = default;
@@ -161,22 +179,6 @@ class RankState {
   }
 
  private:
-  void Own(const spec::ParallelSpec& parallel, int data_rank) {
-    if (parallel.zero_stage == 0) {
-      num_owned_ = state_.layout.num_elements;
-      state_.owned = {{.offset = 0, .num_elements = num_owned_, .state_offset = 0}};
-      state_.writes = data_rank == 0;
-      return;
-    }
-    for (const spec::FlatBucket& bucket : state_.layout.buckets) {
-      const int64_t part = bucket.num_elements / parallel.data_parallel_size;
-      state_.owned.push_back({.offset = bucket.offset + data_rank * part,
-                              .num_elements = part,
-                              .state_offset = num_owned_});
-      num_owned_ += part;
-    }
-  }
-
   // visit(element, global index or -1, values of its parameter) over weights, then the moments.
   template <typename Visit>
   void ForEachElement(const Visit& visit) {
@@ -192,7 +194,7 @@ class RankState {
         values_kind_ = kind;
         const ReferenceValues moment(parameter.name, kind);
         std::vector<float>& moments = kind == StateKind::kM ? m_ : v_;
-        for (const OwnedRange& range : state_.owned) {
+        for (const spec::OwnedRange& range : state_.owned) {
           for (int64_t i = 0; i < range.num_elements; ++i) {
             const int64_t element = range.offset + i - offset;
             if (element < 0 || element >= state_.slices[p].num_elements) continue;

@@ -151,7 +151,7 @@ TEST(MixedPrecisionTest, GradientsThatOverflowAreSkippedUntilTheScaleIsSmallEnou
     while (result.skipped && num_skipped < 16) {
       EXPECT_EQ(result.loss_scale, scale);
       const HostState after = trainer.State();
-      for (const OwnedRange& range : after.state().owned) {
+      for (const spec::OwnedRange& range : after.state().owned) {
         EXPECT_EQ(after.state().weights[range.offset], before.state().weights[range.offset]);
       }
       scale /= 2;
