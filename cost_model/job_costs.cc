@@ -94,7 +94,7 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device,
       spec::HeadKeptTensors(job.model, job.training, parallel, cost.shape, job.runtime));
   cost.head_peak_bytes =
       spec::HeadPeakBytes(job.model, job.training, parallel, cost.shape, job.runtime);
-  cost.workspace = spec::PassWorkspaceOf(job.model, job.training, parallel, cost.shape);
+  cost.workspace = spec::PassWorkspaceOf(job.model, job.training, cost.shape);
   cost.transfer_bytes =
       static_cast<double>(spec::PipelineTransferElements(cost.shape) * device.element_bytes);
   return cost;

@@ -93,7 +93,7 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
   const bool holds_all = parallel.schedule == spec::ScheduleKind::kGPipe;
   const int64_t num_more = holds_all ? num_microbatches - schedule.num_microbatches : 0;
   const spec::PassWorkspace workspace = spec::PassWorkspaceOf(
-      model, training, parallel, spec::MakeLocalShape(model, training, parallel));
+      model, training, spec::MakeLocalShape(model, training, parallel));
   std::map<std::vector<int>, StageParts> of_parameters;  // most stages are like another
   std::vector<spec::StageMemory> memory;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
@@ -113,6 +113,9 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                               num_more * by_chunk[0].saved_bytes;
     for (const spec::VirtualStage& chunk : own) {
       parts.workspace_bytes = std::max(parts.workspace_bytes, workspace.Most(chunk));
+    }
+    if (spec::HoldsTransferInBackward(parallel, num_microbatches, stage)) {
+      parts.workspace_bytes += workspace.transfer_bytes;
     }
     memory.push_back(AssembleStage(cluster, training, parallel, runtime, parts));
     memory.back().terms =

@@ -59,8 +59,13 @@ class Stages {
  private:
   size_t num_stages() const { return parallel_.pipeline_parallel_size; }
 
-  bool IsLikeTheOneBefore(size_t stage) const {
-    if (stage == 1 || stage + 1 == num_stages()) return false;  // embedding or head
+  bool HoldsTransfer(int stage) const {
+    return spec::HoldsTransferInBackward(parallel_, parts_.num_microbatches, stage);
+  }
+
+  bool IsLikeTheOneBefore(int stage) const {
+    if (stage == 1 || stage + 1 == parallel_.pipeline_parallel_size) return false;  // the ends
+    if (HoldsTransfer(stage) != HoldsTransfer(stage - 1)) return false;
     for (size_t i = stage; i < parts_.forms.size(); i += num_stages()) {
       if (parts_.forms[i] != parts_.forms[i - 1]) return false;
       if (!parts_.recomputed.empty() && parts_.recomputed[i] != parts_.recomputed[i - 1]) {
@@ -137,6 +142,7 @@ class Stages {
                             (layers.has_head ? items_.head_end_elements : 0);
     numbers_.workspace_bytes = microbatch_.workspace.Most(
         layers.num_dense + layers.num_with_experts > 0, layers.has_embedding, layers.has_head);
+    if (HoldsTransfer(stage_)) numbers_.workspace_bytes += microbatch_.workspace.transfer_bytes;
   }
 
   int64_t PeakBytes() const {

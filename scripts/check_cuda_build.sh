@@ -17,8 +17,8 @@ trap 'rm -f "$log"' EXIT
 cmake -S "$source" -B "$build" -G Ninja -DTESSERA_CUDA=ON -DTESSERA_TESTS=OFF \
   -DTESSERA_PREBUILT="$cpu_build" "${@:2}" | tee "$log"
 if ! grep -q "Building for CUDA" "$log"; then
-  echo "check_cuda_build: skipped: $(grep -o 'there is no .*' "$log")"
+  echo "check_cuda_build: skipped: $(grep -A1 -o 'Building for CPU only.*' "$log" | tr -s '\n ' ' ')"
   exit 77
 fi
-cmake --build "$build" --target tessera_cuda --parallel
+cmake --build "$build" --target tessera_cuda --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
 python3 "$source/scripts/check_kernel_resources.py" "$build" --quiet

@@ -20,6 +20,10 @@ def find_problems(build, root):
                 for entry in json.loads((build / "compile_commands.json").read_text())}
     tests = [path for path in source_tree.code_files(root)
              if path.parts[0] == "tests" and path.name.endswith("_test.cc")]
+    # The emulation is for some processors, and not for every sanitizer: all of it or nothing.
+    emulated = {path for path in tests if path.parts[1] == "cuda_emulation"}
+    if not any((root / path).resolve() in compiled for path in emulated):
+        tests = [path for path in tests if path not in emulated]
     problems = [f"{path}: in no target: is its folder listed in tests/CMakeLists.txt?"
                 for path in tests if (root / path).resolve() not in compiled]
     for path in tests:

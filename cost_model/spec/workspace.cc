@@ -19,7 +19,7 @@ int64_t PassWorkspace::Most(bool has_layers, bool has_embedding, bool has_head) 
 }
 
 PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& training,
-                              const ParallelSpec& parallel, const LocalShape& shape) {
+                              const LocalShape& shape) {
   const int64_t element_bytes = base::SizeBytes(TypesOf(training.precision).activation);
   const bool is_gated = model.activation == ActivationKind::kSwiGlu;
   const int64_t t = shape.tokens;
@@ -32,12 +32,17 @@ PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& traini
                 t * first_mlp_width + partial_sums, gathered + t * shape.attention_width,
                 t * (shape.attention_width + shape.qkv_width), t * shape.qkv_width + partial_sums});
   const int64_t end = std::max(partial_sums, gradient + gathered);
-  const bool receives_ahead = parallel.schedule == ScheduleKind::kInterleaved;
-  const int64_t received = receives_ahead ? PipelineTransferElements(shape) : 0;
-  return {
-      .layer_bytes = (gradient + widest + received) * element_bytes,
-      .embedding_bytes = (end + received) * element_bytes,
-      .head_bytes = std::max(end * element_bytes, t * kLossValuesBytes) + received * element_bytes};
+  return {.layer_bytes = (gradient + widest) * element_bytes,
+          .embedding_bytes = end * element_bytes,
+          .head_bytes = std::max(end * element_bytes, t * kLossValuesBytes),
+          .transfer_bytes = PipelineTransferElements(shape) * element_bytes};
+}
+
+bool HoldsTransferInBackward(const ParallelSpec& parallel, int64_t num_microbatches, int stage) {
+  if (parallel.schedule != ScheduleKind::kInterleaved) return false;
+  const int num_stages = parallel.pipeline_parallel_size;
+  if (num_microbatches > num_stages) return true;
+  return stage >= num_stages / 2 && stage < num_stages - 1;
 }
 
 }  // namespace tessera::spec

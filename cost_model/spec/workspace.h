@@ -26,6 +26,7 @@ struct PassWorkspace {
   int64_t layer_bytes = 0;
   int64_t embedding_bytes = 0;
   int64_t head_bytes = 0;
+  int64_t transfer_bytes = 0;  // of an activation between stages, where HoldsTransferInBackward
 
   int64_t Most(bool has_layers, bool has_embedding, bool has_head) const;
   int64_t Most(const VirtualStage& stage) const {
@@ -43,9 +44,13 @@ struct PassWorkspace {
 //   T (o + q)                     of queries, keys and values
 //   T q + T h (+ L h)
 // Of the embedding and of the head partial sums T h (+ L h), or the gradient with its gathered
-// form; of the head also four fp32 values a token for the loss. An interleaved stage receives an
-// activation ahead of its turn: another L h.
+// form; of the head also four fp32 values a token for the loss.
 PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& training,
-                              const ParallelSpec& parallel, const LocalShape& shape);
+                              const LocalShape& shape);
+
+// Whether a pipeline stage holds an activation that it received ahead of its turn while a backward
+// pass runs. Interleaved stages receive ahead; with a single round of micro-batches only those of
+// the second half, but for the last, still do so once their backward passes have begun.
+bool HoldsTransferInBackward(const ParallelSpec& parallel, int64_t num_microbatches, int stage);
 
 }  // namespace tessera::spec

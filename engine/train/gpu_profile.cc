@@ -105,6 +105,9 @@ spec::ClusterSpec DescribeGpus(const std::string& name, const GpuProbe& probe) {
                : std::string("copies to the device and back: ranks that share the GPU");
   measured("/intra_node/bandwidth_bytes_per_s", link);
   measured("/intra_node/latency_s", link);
+  for (const char* key : {"/inter_node/bandwidth_bytes_per_s", "/inter_node/latency_s"}) {
+    cluster.sources[key] = {.tag = "assumed", .text = "as within the host: no other was seen"};
+  }
   return cluster;
 }
 

@@ -13,6 +13,13 @@ if(NOT CMAKE_CUDA_COMPILER)
                  "(set CMAKE_CUDA_COMPILER or CUDACXX to one)")
   return()
 endif()
+execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version)
+string(REGEX MATCH "release ([0-9.]+)" nvcc_release "${nvcc_version}")
+if(CMAKE_MATCH_1 VERSION_LESS 12.8)
+  message(STATUS "Building for CPU only: ${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_MATCH_1}, older "
+                 "than 12.8, the first for the B200")
+  return()
+endif()
 # A100, H100 and H200, B200; the last also as PTX for what comes later. To be set before the language
 # is enabled: CMake's own default asks a GPU of this machine.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)

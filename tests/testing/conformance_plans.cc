@@ -1,5 +1,7 @@
 #include "tests/testing/conformance_plans.h"
 
+#include <algorithm>
+
 #include "cost_model/base/check.h"
 #include "tests/testing/layout_cover.h"
 
@@ -51,7 +53,7 @@ struct Mesh {
 };
 constexpr Mesh kMeshes[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {4, 1, 1, 1}, {1, 2, 1, 1}, {1, 4, 1, 1},
                             {1, 1, 4, 1}, {2, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 2, 1}, {2, 2, 2, 1},
-                            {1, 2, 1, 2}, {2, 2, 1, 2}, {4, 2, 1, 1}};
+                            {1, 2, 1, 2}, {2, 2, 1, 2}, {4, 2, 1, 1}, {1, 4, 1, 2}};
 
 }  // namespace
 
@@ -83,8 +85,12 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
           parallel.layers_per_virtual_stage = {1, 3};
         }
         spec::Plan plan{.model = model, .parallel = parallel, .threads_per_rank = 1};
+        // As many layers as the virtual stages need; a single round of micro-batches now and then.
+        plan.model.num_layers = std::max(model.num_layers, mesh.pp * mesh.vpp);
+        const bool is_one_round = mesh.vpp > 1 && recompute == spec::Recompute::kFull;
         plan.training = {
-            .global_batch_size = 8, .sequence_length = 16, .steps = 4, .precision = precision};
+            .global_batch_size =
+                is_one_round ? mesh.dp * mesh.pp * parallel.micro_batch_size : 8, .sequence_length = 16, .steps = 4, .precision = precision};
         plan.cluster.shared_compute_units = 1;
         plan.num_devices = spec::WorldSize(parallel);
         plans.push_back({base::Concat(model.name, " tp", mesh.tp, " pp", mesh.pp, " dp", mesh.dp,
