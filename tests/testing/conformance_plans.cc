@@ -89,8 +89,10 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
         plan.model.num_layers = std::max(model.num_layers, mesh.pp * mesh.vpp);
         const bool is_one_round = mesh.vpp > 1 && recompute == spec::Recompute::kFull;
         plan.training = {
-            .global_batch_size =
-                is_one_round ? mesh.dp * mesh.pp * parallel.micro_batch_size : 8, .sequence_length = 16, .steps = 4, .precision = precision};
+            .global_batch_size = is_one_round ? mesh.dp * mesh.pp * parallel.micro_batch_size : 8,
+            .sequence_length = 16,
+            .steps = 4,
+            .precision = precision};
         plan.cluster.shared_compute_units = 1;
         plan.num_devices = spec::WorldSize(parallel);
         plans.push_back({base::Concat(model.name, " tp", mesh.tp, " pp", mesh.pp, " dp", mesh.dp,
@@ -106,18 +108,10 @@ std::vector<NamedPlan> CoverPlans() {
   std::vector<NamedPlan> plans;
   for (const CoverTraining& training : CoverOfLayouts().trainings) {
     const spec::ParallelSpec& parallel = training.plan.parallel;
-    // With as many micro-batches as stages, some stages send nothing beside a backward pass: one
-    // transfer less than predicted.
-    if (parallel.schedule == spec::ScheduleKind::kInterleaved &&
-        spec::NumMicrobatches(training.plan.training, parallel) ==
-            parallel.pipeline_parallel_size) {
-      continue;
-    }
     plans.push_back(
-        {base::Concat("cover", &training - CoverOfLayouts().trainings.data(), " tp",
-                      parallel.tensor_parallel_size, " pp", parallel.pipeline_parallel_size, " dp",
-                      parallel.data_parallel_size, " cp", parallel.context_parallel_size, " ep",
-                      parallel.expert_parallel_size),
+        {base::Concat("cover", plans.size(), " tp", parallel.tensor_parallel_size, " pp",
+                      parallel.pipeline_parallel_size, " dp", parallel.data_parallel_size, " cp",
+                      parallel.context_parallel_size, " ep", parallel.expert_parallel_size),
          training.plan, training.name});
     plans.back().plan.cluster.shared_compute_units = 1;
   }
