@@ -92,8 +92,8 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
   const spec::PipelineSchedule schedule = ScheduleUpToPeak(parallel, num_microbatches);
   const bool holds_all = parallel.schedule == spec::ScheduleKind::kGPipe;
   const int64_t num_more = holds_all ? num_microbatches - schedule.num_microbatches : 0;
-  const spec::PassWorkspace workspace = spec::PassWorkspaceOf(
-      model, training, spec::MakeLocalShape(model, training, parallel));
+  const spec::PassWorkspace workspace =
+      spec::PassWorkspaceOf(model, training, spec::MakeLocalShape(model, training, parallel));
   std::map<std::vector<int>, StageParts> of_parameters;  // most stages are like another
   std::vector<spec::StageMemory> memory;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {

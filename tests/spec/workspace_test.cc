@@ -32,10 +32,10 @@ TEST(WorkspaceTest, TransfersHeldAreThoseOfTheSchedule) {
   for (const int pp : {2, 3, 4, 5, 8}) {
     for (const int vpp : {1, 2, 3, 4}) {
       for (const int num_rounds : {1, 2, 3}) {
-        const ParallelSpec parallel{
-            .pipeline_parallel_size = pp,
-            .virtual_pipeline_size = vpp,
-            .schedule = vpp > 1 ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward};
+        const ParallelSpec parallel{.pipeline_parallel_size = pp,
+                                    .virtual_pipeline_size = vpp,
+                                    .schedule = vpp > 1 ? ScheduleKind::kInterleaved
+                                                        : ScheduleKind::kOneForwardOneBackward};
         const PipelineSchedule schedule = MakeSchedule(parallel, num_rounds * pp);
         for (int stage = 0; stage < pp; ++stage) {
           EXPECT_EQ(HoldsTransferInBackward(parallel, num_rounds * pp, stage) ? 1 : 0,
