@@ -229,9 +229,14 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
   // The head and its loss stay in the activations' type where layers run in a narrower one.
   const RankDevice wide_device = device.InActivationType();
   const TensorOverlap overlap{
-      .beside_weight_gradients = device.runtime.tensor_comm_beside_weight_gradients,
-      .in_pieces = parallel.overlap_tp_comm,
+      .in_pieces = parallel.overlap_tp_comm && device.runtime.tensor_comm_in_pieces,
       .slowdown = network.cluster.collectives.overlap_slowdown};
+  // What the op list runs beside products of weight gradients; on a pool of cores nothing is
+  // hidden.
+  spec::ParallelSpec written = parallel;
+  written.overlap_tp_comm = network.cluster.shared_compute_units == 0 &&
+                            (device.runtime.tensor_comm_beside_weight_gradients ||
+                             (parallel.overlap_tp_comm && !device.runtime.tensor_comm_in_pieces));
   const bool by_products =
       device.runtime.keeps_alternate_products && parallel.recompute == spec::Recompute::kSelective;
   const Pricer layer_pricer(device, network, placements, overlap, convention);
@@ -240,8 +245,8 @@ BlockCosts MakeBlockCosts(const spec::ModelSpec& model, const spec::TrainingSpec
   const auto price = [&](const Pricer& pricer, auto append_forward, auto append_backward,
                          BlockCost& cost) {
     std::vector<spec::Op> forward, backward;
-    append_forward(model, parallel, shape, forward);
-    append_backward(model, parallel, shape, backward);
+    append_forward(model, written, shape, forward);
+    append_backward(model, written, shape, backward);
     pricer.Forward(forward, cost);
     pricer.Backward(backward, cost);
   };

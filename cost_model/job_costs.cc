@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cost_model/memory.h"
+#include "cost_model/spec/activation_peak.h"
 #include "cost_model/spec/kept_tensors.h"
 
 namespace tessera::cost_model {
@@ -21,6 +22,7 @@ LayoutKey BlocksKey(const spec::ParallelSpec& parallel, spec::Recompute recomput
   key.AddChoice(static_cast<uint64_t>(parallel.attention));
   key.AddChoice(static_cast<uint64_t>(parallel.context_kind));
   key.AddChoice(parallel.overlap_tp_comm);
+  key.AddChoice(static_cast<uint64_t>(parallel.schedule));
   // In the usual rank order no axis that is missing here lies inside the groups of a layer.
   const static spec::ParallelSpec kUsual;
   key.AddSize(parallel.rank_order == kUsual.rank_order ? 0 : parallel.data_parallel_size);
@@ -30,7 +32,6 @@ LayoutKey BlocksKey(const spec::ParallelSpec& parallel, spec::Recompute recomput
 // What MicrobatchCost depends on.
 LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute recompute) {
   LayoutKey key = BlocksKey(parallel, recompute);
-  key.AddChoice(parallel.schedule == spec::ScheduleKind::kInterleaved);
   key.AddChoice(parallel.pipeline_parallel_size > 1);
   return key;
 }
@@ -75,14 +76,8 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device,
   for (size_t i = 0; i < spec::kNumLayerForms; ++i) {
     const spec::LayerForm form = spec::FormAt(i);
     if (!spec::FirstLayerOf(job.model, form)) continue;
-    const spec::LayerTensors layer =
-        spec::LayerTensorsOf(job.model, job.training, parallel, form, cost.shape, job.runtime);
-    cost.layer_saved_bytes[i] = spec::SumBytes(layer.kept);
-    cost.layer_running_bytes[i] =
-        spec::SumBytes(layer.restored) +
-        spec::LayerWorkingBytes(job.model, job.training, parallel, form, cost.shape, job.runtime);
-    cost.layer_weight_operand_bytes[i] =
-        spec::LayerWeightOperandBytes(job.model, job.training, parallel, form, cost.shape);
+    cost.layers[i] =
+        spec::LayerBytesOf(job.model, job.training, parallel, form, cost.shape, job.runtime);
   }
   cost.stage_output_bytes =
       job.runtime.keeps_stage_outputs
@@ -94,7 +89,7 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device,
       spec::HeadKeptTensors(job.model, job.training, parallel, cost.shape, job.runtime));
   cost.head_peak_bytes =
       spec::HeadPeakBytes(job.model, job.training, parallel, cost.shape, job.runtime);
-  cost.workspace = spec::PassWorkspaceOf(job.model, job.training, cost.shape);
+  cost.workspace = spec::PassWorkspaceOf(job.model, job.training, parallel, cost.shape);
   cost.transfer_bytes =
       static_cast<double>(spec::PipelineTransferElements(cost.shape) * device.element_bytes);
   return cost;
@@ -124,6 +119,21 @@ const MicrobatchCost& JobCosts::MicrobatchOf(const spec::ParallelSpec& parallel,
   if (is_new) {
     entry->second = MakeMicrobatchCost(job_, device_, Alike(parallel, recompute));
   }
+  return entry->second;
+}
+
+const std::vector<spec::TransferBuffers>& JobCosts::TransfersOf(const spec::ParallelSpec& parallel,
+                                                                int64_t num_microbatches) {
+  LayoutKey key;
+  key.AddSize(parallel.pipeline_parallel_size);
+  key.AddSize(parallel.virtual_pipeline_size);
+  key.AddSize(parallel.microbatch_group_size);
+  key.AddSize(spec::MicrobatchesUpToPeak(parallel, num_microbatches));
+  key.AddSize(spec::TransferUnits(parallel));
+  key.AddChoice(static_cast<uint64_t>(parallel.schedule));
+  key.AddChoice(parallel.overlap_pp_comm);
+  const auto [entry, is_new] = transfers_.try_emplace(key);
+  if (is_new) entry->second = spec::TransferBuffersOf(parallel, num_microbatches);
   return entry->second;
 }
 

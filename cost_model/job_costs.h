@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "cost_model/block_cost.h"
+#include "cost_model/spec/layer_runs.h"
 #include "cost_model/spec/plan.h"
 #include "cost_model/spec/runtime_spec.h"
 #include "cost_model/spec/workspace.h"
@@ -25,10 +26,8 @@ struct Job {
 // One micro-batch on one rank: what it holds and sends.
 struct MicrobatchCost {
   spec::LocalShape shape;
-  spec::PerForm<int64_t> layer_saved_bytes = {};
-  spec::PerForm<int64_t> layer_running_bytes = {};         // recomputed tensors and the working set
-  spec::PerForm<int64_t> layer_weight_operand_bytes = {};  // between the parts of a backward pass
-  int64_t stage_output_bytes = 0;                          // kept by a stage that sends its output
+  spec::PerForm<spec::LayerBytes> layers = {};
+  int64_t stage_output_bytes = 0;  // kept by a stage that sends its output
   int64_t embedding_saved_bytes = 0;
   int64_t head_saved_bytes = 0;
   int64_t head_peak_bytes = 0;
@@ -79,6 +78,9 @@ class JobCosts {
     return MicrobatchOf(parallel, parallel.recompute);
   }
   const MicrobatchCost& MicrobatchOf(const spec::ParallelSpec& parallel, spec::Recompute recompute);
+  // By pipeline stage.
+  const std::vector<spec::TransferBuffers>& TransfersOf(const spec::ParallelSpec& parallel,
+                                                        int64_t num_microbatches);
   const ParameterCounts& ParametersOf(const spec::ParallelSpec& parallel);
   const ParameterItems& ItemsOf(const spec::ParallelSpec& parallel);
   const spec::StateElements& StateOf(const spec::ParallelSpec& parallel, const RankLayers& layers,
@@ -90,6 +92,7 @@ class JobCosts {
   Network network_;
   std::unordered_map<LayoutKey, BlockCosts, LayoutKeyHash> blocks_;
   std::unordered_map<LayoutKey, MicrobatchCost, LayoutKeyHash> microbatches_;
+  std::unordered_map<LayoutKey, std::vector<spec::TransferBuffers>, LayoutKeyHash> transfers_;
   std::unordered_map<LayoutKey, ParameterCounts, LayoutKeyHash> parameters_;
   std::unordered_map<LayoutKey, ParameterItems, LayoutKeyHash> items_;
   std::unordered_map<LayoutKey, spec::StateElements, LayoutKeyHash> states_;

@@ -7,6 +7,7 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/memory_terms.h"
+#include "cost_model/spec/activation_peak.h"
 #include "cost_model/spec/kept_tensors.h"
 #include "cost_model/spec/pipeline_schedule.h"
 #include "cost_model/spec/workspace.h"
@@ -21,16 +22,6 @@ std::string Gibibytes(double bytes) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(bytes < 10 * kGiB ? 2 : 1) << bytes / kGiB << " GiB";
   return text.str();
-}
-
-// The schedule of a layout, or a shorter one: 1F1B and interleaved stages repeat themselves after
-// their warm-up, which is over within two rounds of micro-batches, so that what has not been held
-// by the end of the fourth round never is. GPipe holds every further micro-batch as well.
-spec::PipelineSchedule ScheduleUpToPeak(const spec::ParallelSpec& parallel,
-                                        int64_t num_microbatches) {
-  constexpr int64_t kRounds = 4;
-  const int64_t num_played = std::min(num_microbatches, kRounds * parallel.pipeline_parallel_size);
-  return spec::MakeSchedule(parallel, static_cast<int>(num_played));
 }
 
 // The parameters of one pipeline stage; its activations and workspace are still to be filled in.
@@ -77,7 +68,8 @@ int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microb
     case spec::ScheduleKind::kZeroBubbleH1:
       return std::min(num_microbatches, p - stage);
     case spec::ScheduleKind::kInterleaved:
-      return std::min(num_microbatches * v, 2 * (p - 1 - stage) + (v - 1) * p + 1);
+      return std::min(num_microbatches * v,
+                      2 * (p - 1 - stage) + (v - 1) * spec::MicrobatchGroupSize(parallel) + 1);
   }
   base::FailCheck(__FILE__, __LINE__, "known schedule", static_cast<int>(parallel.schedule));
 }
@@ -89,11 +81,15 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                         const std::vector<spec::VirtualStage>& stages,
                                         const spec::RuntimeSpec& runtime) {
   const int64_t num_microbatches = spec::NumMicrobatches(training, parallel);
-  const spec::PipelineSchedule schedule = ScheduleUpToPeak(parallel, num_microbatches);
+  // GPipe holds every further micro-batch as well.
+  const spec::PipelineSchedule schedule = spec::MakeSchedule(
+      parallel, static_cast<int>(spec::MicrobatchesUpToPeak(parallel, num_microbatches)));
   const bool holds_all = parallel.schedule == spec::ScheduleKind::kGPipe;
   const int64_t num_more = holds_all ? num_microbatches - schedule.num_microbatches : 0;
-  const spec::PassWorkspace workspace =
-      spec::PassWorkspaceOf(model, training, spec::MakeLocalShape(model, training, parallel));
+  const spec::PassWorkspace workspace = spec::PassWorkspaceOf(
+      model, training, parallel, spec::MakeLocalShape(model, training, parallel));
+  const std::vector<spec::TransferBuffers> transfers =
+      spec::TransferBuffersOf(parallel, num_microbatches);
   std::map<std::vector<int>, StageParts> of_parameters;  // most stages are like another
   std::vector<spec::StageMemory> memory;
   for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
@@ -112,10 +108,8 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                                         parallel.pipeline_parallel_size, by_chunk) +
                               num_more * by_chunk[0].saved_bytes;
     for (const spec::VirtualStage& chunk : own) {
-      parts.workspace_bytes = std::max(parts.workspace_bytes, workspace.Most(chunk));
-    }
-    if (spec::HoldsTransferInBackward(parallel, num_microbatches, stage)) {
-      parts.workspace_bytes += workspace.transfer_bytes;
+      parts.workspace_bytes = std::max(
+          parts.workspace_bytes, spec::ChunkWorkspaceBytes(workspace, transfers[stage], chunk));
     }
     memory.push_back(AssembleStage(cluster, training, parallel, runtime, parts));
     memory.back().terms =

@@ -12,7 +12,8 @@
 namespace tessera::cost_model {
 
 // Passes (micro-batch and chunk) of pipeline stage `stage` between forward and backward at most:
-// 1F1B and ZB-H1 min(m, p - r); interleaved min(m v, 2 (p - 1 - r) + (v - 1) p + 1); GPipe m.
+// 1F1B and ZB-H1 min(m, p - r); interleaved in groups of g min(m v, 2 (p - 1 - r) + (v - 1) g + 1);
+// GPipe m.
 // Narayanan et al. 2021, arXiv:2104.04473, section 2.2.
 int64_t MaxPassesInFlight(const spec::ParallelSpec& parallel, int64_t num_microbatches, int stage);
 

@@ -1,77 +1,15 @@
 // The recurrences behind the generators of cost_model/spec/pipeline_schedule.cc. One round advances
-// every stage by one turn of its schedule. While the pipeline is full, each round (interleaved:
-// each group of rounds) is the same map, built of max and + alone. Such a map commutes with a shift
-// of all times, so once the stages' times equal earlier ones but for a shift, all later rounds
-// repeat that shift and need not be played.
+// every stage by one turn of its schedule; see repeating_times.h.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "cost_model/base/check.h"
+#include "cost_model/interleaved_time.h"
 #include "cost_model/pipeline_simulator.h"
+#include "cost_model/repeating_times.h"
 
 namespace tessera::cost_model {
 namespace {
-
-constexpr double kNever = -std::numeric_limits<double>::infinity();
-
-// The last rows of stage times, to find one that repeats.
-class RowHistory {
- public:
-  // The longest loop of a pipeline that can set its pace takes in as many rows as there are stages.
-  explicit RowHistory(int num_stages)
-      : num_stages_(num_stages), rows_(static_cast<size_t>(num_stages + 1) * num_stages) {}
-
-  void Add(const std::vector<double>& row) {
-    std::copy(row.begin(), row.end(), Row(num_rows_));
-    ++num_rows_;
-  }
-
-  struct Repeat {
-    int lag = 0;  // in rows; 0: none found
-    double shift_s = 0;
-  };
-  // How the newest row repeats an earlier one.
-  Repeat Find() const {
-    const double* newest = Row(num_rows_ - 1);
-    for (int lag = 1; lag <= num_stages_ && lag < num_rows_; ++lag) {
-      const double* earlier = Row(num_rows_ - 1 - lag);
-      const double shift_s = newest[0] - earlier[0];
-      if (IsShifted(earlier, newest, shift_s)) return {lag, shift_s};
-    }
-    return {};
-  }
-
- private:
-  double* Row(int row) { return rows_.data() + row % (num_stages_ + 1) * num_stages_; }
-  const double* Row(int row) const { return rows_.data() + row % (num_stages_ + 1) * num_stages_; }
-
-  bool IsShifted(const double* earlier, const double* later, double shift_s) const {
-    // Far above the rounding of a few hundred additions, far below any cost that matters.
-    constexpr double kTolerance = 1e-13;
-    for (int stage = 1; stage < num_stages_; ++stage) {
-      const double difference_s = later[stage] - earlier[stage] - shift_s;
-      if (std::abs(difference_s) > kTolerance * later[stage]) return false;
-    }
-    return true;
-  }
-
-  int num_stages_;
-  int num_rows_ = 0;
-  std::vector<double> rows_;
-};
-
-void Shift(std::vector<double>& times_s, double shift_s) {
-  for (double& time_s : times_s) time_s += shift_s;
-}
-
-PipelineTime FromStageEnds(std::vector<double> stage_end_s) {
-  PipelineTime time;
-  time.makespan_s = *std::max_element(stage_end_s.begin(), stage_end_s.end());
-  time.stage_end_s = std::move(stage_end_s);
-  return time;
-}
 
 // Costs of a pipeline without chunks: how long a pass keeps its stage, its send included, and how
 // much later the neighbour has the message.
@@ -194,117 +132,10 @@ class OneForwardOneBackwardRounds {
   RowHistory history_;
 };
 
-// In round i stage s plays turn i - s of its schedule: forward pass i - s, then backward pass
-// i - first_steady + s, as far as they exist. All it needs was sent in the round before.
-class InterleavedRounds {
- public:
-  InterleavedRounds(int num_stages, int num_chunks, int num_microbatches,
-                    const PipelineCosts& costs)
-      : num_stages_(num_stages),
-        last_virtual_stage_(num_stages * num_chunks - 1),
-        num_passes_(num_microbatches * num_chunks),
-        group_(num_stages * num_chunks),
-        first_steady_(2 * (num_stages - 1) + (num_chunks - 1) * num_stages),
-        costs_(costs),
-        chunk_begin_(group_),
-        pass_end_s_(num_stages, 0.0),
-        time_s_(num_stages, 0.0),
-        forward_arrival_s_(num_stages, kNever),
-        backward_arrival_s_(num_stages, kNever),
-        next_forward_arrival_s_(num_stages, kNever),
-        next_backward_arrival_s_(num_stages, kNever),
-        history_(num_stages) {
-    for (int phase = 0; phase < group_; ++phase) chunk_begin_[phase] = phase - phase % num_stages_;
-  }
-
-  PipelineTime Run() {
-    bool may_repeat = true;
-    for (int round = 0; round < first_steady_ + num_passes_; ++round) {
-      PlayRound(round);
-      const bool is_steady = round >= first_steady_ && round < num_passes_;
-      if (!is_steady || !may_repeat || (round - first_steady_) % group_ != 0) continue;
-      history_.Add(pass_end_s_);
-      const RowHistory::Repeat repeat = history_.Find();
-      if (repeat.lag == 0) continue;
-      const int period = repeat.lag * group_;
-      const int num_repeats = (num_passes_ - 1 - round) / period;
-      Shift(time_s_, num_repeats * repeat.shift_s);
-      Shift(forward_arrival_s_, num_repeats * repeat.shift_s);
-      Shift(backward_arrival_s_, num_repeats * repeat.shift_s);
-      round += num_repeats * period;
-      may_repeat = false;
-    }
-    return FromStageEnds(std::move(time_s_));
-  }
-
- private:
-  // First virtual stage of the chunk that pass `phase` of a group goes through, phases counted from
-  // -group_ on.
-  int ChunkBegin(int phase) const { return chunk_begin_[phase < 0 ? phase + group_ : phase]; }
-
-  void PlayRound(int round) {
-    std::fill(next_forward_arrival_s_.begin(), next_forward_arrival_s_.end(), kNever);
-    std::fill(next_backward_arrival_s_.begin(), next_backward_arrival_s_.end(), kNever);
-    const int last_stage = num_stages_ - 1;
-    const int forward_phase = round % group_;
-    const int backward_phase = (round + group_ - first_steady_ % group_) % group_;
-    for (int stage = 0; stage < num_stages_; ++stage) {
-      const int forward = round - stage;
-      const int backward = round - first_steady_ + stage;
-      const bool has_forward = forward >= 0 && forward < num_passes_;
-      const bool has_backward = backward >= 0 && backward < num_passes_;
-      if (!has_forward && !has_backward) continue;
-      time_s_[stage] =
-          std::max({time_s_[stage], forward_arrival_s_[stage], backward_arrival_s_[stage]});
-      const int forward_stage = ChunkBegin(forward_phase - stage) + stage;
-      const int backward_stage =
-          last_virtual_stage_ - last_stage - ChunkBegin(backward_phase + stage - group_) + stage;
-      if (has_forward) time_s_[stage] += costs_.forward_s[forward_stage];
-      if (has_backward) time_s_[stage] += costs_.backward_s[backward_stage];
-      pass_end_s_[stage] = time_s_[stage];
-      double sent_s = 0;
-      if (has_forward && forward_stage < last_virtual_stage_) {
-        sent_s = Send(stage, costs_.forward_transfer_s[forward_stage],
-                      next_forward_arrival_s_[stage + 1 < num_stages_ ? stage + 1 : 0]);
-      }
-      if (has_backward && backward_stage > 0) {
-        const double arrival_s =
-            Send(stage, costs_.backward_transfer_s[backward_stage - 1],
-                 next_backward_arrival_s_[stage > 0 ? stage - 1 : num_stages_ - 1]);
-        sent_s = std::max(sent_s, arrival_s);
-      }
-      if (!costs_.transfers_overlap) time_s_[stage] = std::max(time_s_[stage], sent_s);
-    }
-    forward_arrival_s_.swap(next_forward_arrival_s_);
-    backward_arrival_s_.swap(next_backward_arrival_s_);
-  }
-
-  // Returns when the message arrives, and notes it at its receiver.
-  double Send(int stage, double transfer_s, double& arrival_s) {
-    time_s_[stage] += costs_.send_overhead_s;
-    return arrival_s = time_s_[stage] + transfer_s;
-  }
-
-  int num_stages_;
-  int last_virtual_stage_;
-  int num_passes_;
-  int group_;         // passes, and rounds, of num_stages micro-batches
-  int first_steady_;  // round from which on every stage has both passes
-  const PipelineCosts& costs_;
-  std::vector<int> chunk_begin_;  // [group_]
-  std::vector<double> pass_end_s_;
-  std::vector<double> time_s_;
-  std::vector<double> forward_arrival_s_;  // at each stage, of what its turn needs; or kNever
-  std::vector<double> backward_arrival_s_;
-  std::vector<double> next_forward_arrival_s_;
-  std::vector<double> next_backward_arrival_s_;
-  RowHistory history_;
-};
-
 }  // namespace
 
-PipelineTime FastPipelineTime(spec::ScheduleKind kind, int num_stages, int num_chunks,
-                              int num_microbatches, const PipelineCosts& costs) {
+PipelineTime FastPipelineTime(const PipelineShape& shape, const PipelineCosts& costs) {
+  const auto& [kind, num_stages, num_chunks, num_microbatches, group_size, overlaps] = shape;
   TESSERA_CHECK(num_stages >= 1 && num_chunks >= 1 && num_microbatches >= 1, num_stages,
                 " stages, ", num_chunks, " chunks, ", num_microbatches, " micro-batches");
   CheckCosts(costs, num_stages * num_chunks);
@@ -316,15 +147,13 @@ PipelineTime FastPipelineTime(spec::ScheduleKind kind, int num_stages, int num_c
       return GPipeTime(num_stages, num_microbatches, StageCosts(num_stages, costs));
     case spec::ScheduleKind::kOneForwardOneBackward:
     case spec::ScheduleKind::kZeroBubbleH1: {
+      // Each receive stands before the pass that reads it: overlapped or not, that pass waits.
       TESSERA_CHECK(num_chunks == 1, spec::ToString(kind), " with ", num_chunks, " chunks");
       const StageCosts stage_costs(num_stages, costs);
       return OneForwardOneBackwardRounds(num_stages, num_microbatches, stage_costs).Run();
     }
     case spec::ScheduleKind::kInterleaved:
-      TESSERA_CHECK(num_stages >= 2 && num_chunks >= 2 && num_microbatches % num_stages == 0,
-                    num_stages, " stages, ", num_chunks, " chunks, ", num_microbatches,
-                    " micro-batches interleaved");
-      return InterleavedRounds(num_stages, num_chunks, num_microbatches, costs).Run();
+      return InterleavedTime(shape, costs);
   }
   base::FailCheck(__FILE__, __LINE__, "known ScheduleKind", static_cast<int>(kind));
 }

@@ -93,8 +93,12 @@ class SharedClock {
 
 PipelineTime FastTime(const spec::ParallelSpec& parallel, const StepParts& parts,
                       const PipelineCosts& pipeline) {
-  return FastPipelineTime(parallel.schedule, parallel.pipeline_parallel_size,
-                          parallel.virtual_pipeline_size, static_cast<int>(parts.num_microbatches),
+  return FastPipelineTime({.kind = parallel.schedule,
+                           .num_stages = parallel.pipeline_parallel_size,
+                           .num_chunks = parallel.virtual_pipeline_size,
+                           .num_microbatches = static_cast<int>(parts.num_microbatches),
+                           .group_size = parallel.microbatch_group_size,
+                           .overlaps_transfers = parallel.overlap_pp_comm},
                           pipeline);
 }
 
@@ -144,16 +148,17 @@ std::vector<SharedStageRun> PlayOnSharedCores(const Job& job, const spec::Parall
 }
 
 // A pipeline that is full repeats itself: what a long run takes lies on a line through two shorter
-// ones, whole rounds of micro-batches apart.
+// ones, whole groups of micro-batches apart.
 std::vector<SharedStageRun> RunOnSharedCores(const Job& job, const spec::ParallelSpec& parallel,
                                              const PipelineCosts& pipeline,
                                              int64_t num_microbatches) {
-  constexpr int64_t kRounds = 8;
-  const int64_t num_apart = kRounds * parallel.pipeline_parallel_size;
+  constexpr int64_t kGroups = 8;
+  const int64_t group_size = spec::MicrobatchGroupSize(parallel);
+  const int64_t num_apart = kGroups * group_size;
   if (num_microbatches <= 2 * num_apart) {
     return PlayOnSharedCores(job, parallel, pipeline, num_microbatches);
   }
-  const int64_t num_fewer = num_apart + num_microbatches % parallel.pipeline_parallel_size;
+  const int64_t num_fewer = num_apart + num_microbatches % group_size;
   const auto shorter = PlayOnSharedCores(job, parallel, pipeline, num_fewer);
   auto runs = PlayOnSharedCores(job, parallel, pipeline, num_fewer + num_apart);
   const double position =

@@ -32,7 +32,8 @@ class Simulator {
         num_virtual_stages_(schedule.num_stages * schedule.num_chunks),
         states_(schedule.num_stages),
         arrival_s_(2 * static_cast<size_t>(num_virtual_stages_) * schedule.num_microbatches,
-                   kNotSent) {
+                   kNotSent),
+        posted_at_(arrival_s_.size()) {
     result_.stages.resize(schedule.num_stages);
     if (timeline_ == nullptr) return;
     timeline_->by_stage.resize(schedule.num_stages);
@@ -67,11 +68,19 @@ class Simulator {
     while (state.next < actions.size()) {
       if (spec::IsTransfer(actions[state.next].kind)) {
         if (state.next >= state.exchange_end) StartExchange(stage);
+        if (schedule_.overlaps_transfers) {
+          state.next = state.exchange_end;
+          continue;
+        }
         if (!FinishExchange(stage)) {
           state.is_waiting = true;
           return;
         }
       } else {
+        if (schedule_.overlaps_transfers && !AwaitInput(stage, actions[state.next])) {
+          state.is_waiting = true;
+          return;
+        }
         Compute(stage, actions[state.next]);
       }
     }
@@ -109,7 +118,11 @@ class Simulator {
     size_t i = state.next;
     for (; i < actions.size() && actions[i].exchange == exchange; ++i) {
       CheckInRange(actions[i]);
-      if (!spec::IsSend(actions[i].kind)) continue;
+      if (!spec::IsSend(actions[i].kind)) {
+        posted_at_[ArrivalIndex(actions[i])] = i;
+        Record(stage, i, state.now_s, state.now_s);
+        continue;
+      }
       const double start_s = state.now_s;
       state.now_s += costs_.send_overhead_s;
       result_.stages[stage].send_s += costs_.send_overhead_s;
@@ -142,6 +155,29 @@ class Simulator {
       result_.stages[stage].bubble_s += wait_s - transfer_s;
       state.now_s = state.exchange_s;
     }
+    return true;
+  }
+
+  // Of a pass, where the schedule overlaps transfers. False when its input has not even been sent.
+  bool AwaitInput(int stage, const Action& pass) {
+    CheckInRange(pass);
+    if (schedule_.num_stages == 1 || pass.kind == ActionKind::kBackwardWeight) return true;
+    const bool is_forward = pass.kind == ActionKind::kForward;
+    if (pass.virtual_stage == (is_forward ? 0 : num_virtual_stages_ - 1)) return true;
+    const Action recv{is_forward ? ActionKind::kRecvForward : ActionKind::kRecvBackward,
+                      pass.virtual_stage, pass.microbatch};
+    const double arrival_s = arrival_s_[ArrivalIndex(recv)];
+    if (arrival_s == kNotSent) return false;
+    StageState& state = states_[stage];
+    if (timeline_ != nullptr) {
+      spec::TimedAction& timed = timeline_->by_stage[stage][posted_at_[ArrivalIndex(recv)]];
+      timed.end_s = std::max(timed.start_s, arrival_s);
+    }
+    const double wait_s = std::max(0.0, arrival_s - state.now_s);
+    const double transfer_s = std::min(wait_s, TransferSeconds(recv));
+    result_.stages[stage].transfer_s += transfer_s;
+    result_.stages[stage].bubble_s += wait_s - transfer_s;
+    state.now_s += wait_s;
     return true;
   }
 
@@ -203,6 +239,7 @@ class Simulator {
   // When the message of each possible receive arrives: forward, then backward, by virtual stage and
   // micro-batch.
   std::vector<double> arrival_s_;
+  std::vector<size_t> posted_at_;  // the receive's place among its stage's actions
   std::vector<int> ready_;
   PipelineResult result_;
 };

@@ -42,7 +42,8 @@ struct PipelineResult {
 };
 
 // Plays every action of `schedule`. An exchange starts all its sends, then waits for all its
-// receives; a message takes the boundary's transfer time, whatever else is on the way. Writes the
+// receives, or leaves that to the passes that read them where the schedule overlaps transfers; a
+// message takes the boundary's transfer time, whatever else is on the way. Writes the
 // predicted timeline, actions in the order of the schedule, when `timeline` is not null.
 // Linear in the number of actions. Throws base::CheckFailure naming the actions that wait for ever.
 PipelineResult SimulatePipeline(const spec::PipelineSchedule& schedule, const PipelineCosts& costs,
@@ -53,10 +54,19 @@ struct PipelineTime {
   std::vector<double> stage_end_s;  // [num_stages], when the stage's last action ends
 };
 
+// What a schedule is generated from.
+struct PipelineShape {
+  spec::ScheduleKind kind = spec::ScheduleKind::kOneForwardOneBackward;
+  int num_stages = 1;
+  int num_chunks = 1;
+  int num_microbatches = 1;
+  int group_size = 0;  // interleaved: see spec::InterleavedShape
+  bool overlaps_transfers = false;
+};
+
 // The same times without the list of actions: the schedule's recurrence, cut short once it repeats
 // itself. Equal to SimulatePipeline up to rounding. Takes the shapes that the
 // generators of pipeline_schedule.h take.
-PipelineTime FastPipelineTime(spec::ScheduleKind kind, int num_stages, int num_chunks,
-                              int num_microbatches, const PipelineCosts& costs);
+PipelineTime FastPipelineTime(const PipelineShape& shape, const PipelineCosts& costs);
 
 }  // namespace tessera::cost_model

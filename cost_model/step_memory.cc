@@ -26,7 +26,10 @@ class Stages {
         microbatch_(costs.MicrobatchOf(parallel)),
         kept_(parts.recomputed.empty() ? microbatch_
                                        : costs.MicrobatchOf(parallel, spec::Recompute::kNone)),
-        items_(costs.ItemsOf(parallel)) {
+        items_(costs.ItemsOf(parallel)),
+        transfers_(costs.job().runtime.autograd
+                       ? nullptr
+                       : &costs.TransfersOf(parallel, parts.num_microbatches)) {
     by_chunk_.resize(parts.forms.size() / parallel.pipeline_parallel_size);
   }
 
@@ -59,13 +62,9 @@ class Stages {
  private:
   size_t num_stages() const { return parallel_.pipeline_parallel_size; }
 
-  bool HoldsTransfer(int stage) const {
-    return spec::HoldsTransferInBackward(parallel_, parts_.num_microbatches, stage);
-  }
-
   bool IsLikeTheOneBefore(int stage) const {
     if (stage == 1 || stage + 1 == parallel_.pipeline_parallel_size) return false;  // the ends
-    if (HoldsTransfer(stage) != HoldsTransfer(stage - 1)) return false;
+    if (transfers_ != nullptr && (*transfers_)[stage] != (*transfers_)[stage - 1]) return false;
     for (size_t i = stage; i < parts_.forms.size(); i += num_stages()) {
       if (parts_.forms[i] != parts_.forms[i - 1]) return false;
       if (!parts_.recomputed.empty() && parts_.recomputed[i] != parts_.recomputed[i - 1]) {
@@ -79,36 +78,22 @@ class Stages {
   void FillChunks() {
     for (size_t chunk = 0; chunk < by_chunk_.size(); ++chunk) {
       const size_t i = chunk * num_stages() + stage_;
-      spec::StageActivationBytes bytes;
-      int64_t running_bytes = 0;
+      runs_.clear();
       if (parts_.recomputed.empty()) {
-        AddLayers(parts_.forms[i], microbatch_, bytes, running_bytes);
+        spec::AppendLayerRuns(parts_.forms[i], microbatch_.layers, runs_);
       } else {
-        AddLayers(parts_.recomputed[i], microbatch_, bytes, running_bytes);
-        AddLayers(KeptForms(parts_, i), kept_, bytes, running_bytes);
+        spec::AppendLayerRuns(parts_.recomputed[i], microbatch_.layers, runs_);
+        spec::AppendLayerRuns(KeptForms(parts_, i), kept_.layers, runs_);
       }
-      const bool has_head = i + 1 == parts_.forms.size();
-      if (i == 0) bytes.layers_bytes += microbatch_.embedding_saved_bytes;
-      if (!has_head) bytes.layers_bytes += microbatch_.stage_output_bytes;
-      bytes.saved_bytes = bytes.layers_bytes;
-      if (has_head) {
-        bytes.saved_bytes += microbatch_.head_saved_bytes;
-        running_bytes = std::max(running_bytes, microbatch_.head_peak_bytes);
+      spec::StageEndBytes ends;
+      if (i == 0) ends.own_bytes += microbatch_.embedding_saved_bytes;
+      if (i + 1 == parts_.forms.size()) {
+        ends.head_kept_bytes = microbatch_.head_saved_bytes;
+        ends.head_peak_bytes = microbatch_.head_peak_bytes;
+      } else {
+        ends.own_bytes += microbatch_.stage_output_bytes;
       }
-      bytes.working_bytes = bytes.layers_bytes + running_bytes;
-      by_chunk_[chunk] = bytes;
-    }
-  }
-
-  void AddLayers(const spec::PerForm<int>& num_layers, const MicrobatchCost& cost,
-                 spec::StageActivationBytes& bytes, int64_t& running_bytes) const {
-    const bool has_weight_passes = parallel_.schedule == spec::ScheduleKind::kZeroBubbleH1;
-    for (size_t form = 0; form < spec::kNumLayerForms; ++form) {
-      if (num_layers[form] == 0) continue;
-      bytes.layers_bytes += num_layers[form] * cost.layer_saved_bytes[form];
-      running_bytes = std::max(running_bytes, cost.layer_running_bytes[form]);
-      if (!has_weight_passes) continue;
-      bytes.weight_operand_bytes += num_layers[form] * cost.layer_weight_operand_bytes[form];
+      by_chunk_[chunk] = spec::HoldLayers(runs_, ends);
     }
   }
 
@@ -140,9 +125,13 @@ class Stages {
     }
     numbers_.end_elements = (layers.has_embedding ? items_.embedding_end_elements : 0) +
                             (layers.has_head ? items_.head_end_elements : 0);
-    numbers_.workspace_bytes = microbatch_.workspace.Most(
-        layers.num_dense + layers.num_with_experts > 0, layers.has_embedding, layers.has_head);
-    if (HoldsTransfer(stage_)) numbers_.workspace_bytes += microbatch_.workspace.transfer_bytes;
+    if (transfers_ == nullptr) return;
+    for (size_t i = stage_; i < parts_.stages.size(); i += num_stages()) {
+      numbers_.workspace_bytes =
+          std::max(numbers_.workspace_bytes,
+                   spec::ChunkWorkspaceBytes(microbatch_.workspace, (*transfers_)[stage_],
+                                             parts_.stages[i]));
+    }
   }
 
   int64_t PeakBytes() const {
@@ -160,8 +149,10 @@ class Stages {
   const MicrobatchCost& microbatch_;
   const MicrobatchCost& kept_;  // of layers that are not recomputed
   const ParameterItems& items_;
+  const std::vector<spec::TransferBuffers>* transfers_;  // none with autograd, no workspace either
   int stage_ = -1;
   std::vector<spec::StageActivationBytes> by_chunk_;
+  std::vector<spec::LayerRun> runs_;  // of one chunk
   bool are_chunks_alike_ = true;
   StageParts numbers_;
 };

@@ -24,7 +24,8 @@ TransferCosts CostsOfTransfer(const JobCosts& costs, const spec::ParallelSpec& p
       static_cast<int>(std::clamp<int64_t>(groups.pipeline.stride, 1, network.ranks_on_node));
   double gather_s = 0;
   double sent_bytes = bytes;
-  if (parallel.scatter_gather_transfers && !parallel.sequence_parallel) {
+  if (parallel.scatter_gather_transfers && !parallel.sequence_parallel &&
+      parallel.tensor_parallel_size > 1) {
     // All tensor ranks hold the same tensor: each sends its part, the receivers gather.
     sent_bytes /= parallel.tensor_parallel_size;
     gather_s = AllGatherSeconds(

@@ -27,14 +27,10 @@ class Hider {
   void Hide(size_t first, size_t end) {
     const bool has_before = first > 0 && IsProduct(ops_[first - 1]);
     const bool has_after = end < ops_.size() && IsProduct(ops_[end]);
-    const bool before_weight_gradient = has_before && has_after &&
-                                        spec::IsWeightGradient(ops_[end]) &&
-                                        !spec::IsWeightGradient(ops_[first - 1]);
     for (size_t i = first; i < end; ++i) {
       const bool gathers = ops_[i].record.kind == base::OpKind::kAllGather;
-      if (overlap_.beside_weight_gradients && before_weight_gradient) {
-        // Gathered for the weight gradient, it is needed after the input gradient's product.
-        HideWhole(i, gathers ? first - 1 : end);
+      if (ops_[i].beside_next) {
+        HideWhole(i, i + 1);
       } else if (overlap_.in_pieces && ops_[i].record.kind != base::OpKind::kAllReduce) {
         if (gathers && has_after) HideInPieces(i, end);
         if (!gathers && has_before) HideInPieces(i, first - 1);
@@ -69,7 +65,6 @@ class Hider {
 
 void HideTensorCommunication(const std::vector<spec::Op>& ops, const TensorOverlap& overlap,
                              std::vector<double>& seconds) {
-  if (!overlap.beside_weight_gradients && !overlap.in_pieces) return;
   Hider hider(ops, overlap, seconds);
   for (size_t first = 0; first < ops.size(); ++first) {
     if (!IsTensorCollective(ops[first])) continue;

@@ -8,18 +8,15 @@
 namespace tessera::cost_model {
 
 struct TensorOverlap {
-  // Collectives of input gradients run beside the weight gradient's product, which does not need
-  // them, and the gathering of its input beside the input gradient's (Korthikanti et al. 2022,
-  // arXiv:2205.05198, section 4.2.2).
-  bool beside_weight_gradients = false;
-  // All-gathers and reduce-scatters are cut into pieces, one a rank, and pipelined with the product
-  // that reads or writes them (Wang et al. 2023, doi:10.1145/3567955.3567959).
+  // Beyond what the op list runs beside the next operation: all-gathers and reduce-scatters are cut
+  // into pieces, one a rank, and pipelined with the product that reads or writes them (Wang et al.
+  // 2023, doi:10.1145/3567955.3567959).
   bool in_pieces = false;
   double slowdown = 0;  // of the products meanwhile, see overlap.h
 };
 
 // `seconds` holds what each operation takes alone, in the order of `ops`; those of tensor-parallel
-// collectives become what they add to the products beside them. Every product is used once.
+// collectives become what they add to the products beside them. Every product hides one collective.
 void HideTensorCommunication(const std::vector<spec::Op>& ops, const TensorOverlap& overlap,
                              std::vector<double>& seconds);
 

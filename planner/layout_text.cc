@@ -130,6 +130,9 @@ std::string LayoutText(const spec::ParallelSpec& parallel) {
   const bool is_usual = parallel.schedule == spec::ScheduleKind::kOneForwardOneBackward ||
                         parallel.schedule == spec::ScheduleKind::kInterleaved;
   if (!is_usual) text += Concat(", ", spec::ToString(parallel.schedule));
+  if (parallel.microbatch_group_size > 0) {
+    text += Concat(", groups of ", parallel.microbatch_group_size, " micro-batches");
+  }
   const std::vector<int>& layers = parallel.layers_per_virtual_stage;
   if (layers.size() > 1) {
     text += Concat(", ", FormatPlural(layers.front(), "layer"), " on the first and ", layers.back(),

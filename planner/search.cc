@@ -14,17 +14,11 @@ namespace {
 
 // Rules that a smaller or another choice within the mesh may keep.
 bool DependsOnChoices(const std::string& constraint) {
-  static constexpr const char* kConstraints[] = {"microbatches % pp",
-                                                 "sequence % tp",
-                                                 "vpp needs interleaved",
-                                                 "vpp needs pp > 1",
-                                                 "interleaved needs vpp > 1",
-                                                 "target schedule",
-                                                 "target overlap",
-                                                 "target zero stage",
-                                                 "target uneven stages",
-                                                 "target context kind",
-                                                 "recomputed layers entries"};
+  static constexpr const char* kConstraints[] = {
+      "microbatches % pp",     "microbatches in groups", "sequence % tp",
+      "vpp needs interleaved", "vpp needs pp > 1",       "interleaved needs vpp > 1",
+      "target schedule",       "target overlap",         "target zero stage",
+      "target uneven stages",  "target context kind",    "recomputed layers entries"};
   return std::find(std::begin(kConstraints), std::end(kConstraints), constraint) !=
          std::end(kConstraints);
 }

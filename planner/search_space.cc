@@ -257,6 +257,8 @@ void Apply(const FamilyChoice& family, const Request& request, spec::ParallelSpe
   layout.micro_batch_size = family.micro_batch_size;
   layout.schedule = family.chunking.schedule;
   layout.virtual_pipeline_size = family.chunking.num_chunks;
+  layout.microbatch_group_size =
+      family.chunking.num_chunks > 1 ? request.fixed.microbatch_group_size : 0;
   layout.overlap_pp_comm = request.fixed.overlap_pp_comm ||
                            (family.chunking.num_chunks > 1 && request.target.overlap_pp_comm);
   layout.context_kind = family.context_kind;

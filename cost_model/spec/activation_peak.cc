@@ -17,10 +17,7 @@ int64_t ZeroBubbleH1Peak(int64_t num_warmup, int64_t num_microbatches, int64_t s
                          const StageActivationBytes& bytes) {
   const int64_t first_without = num_microbatches - num_warmup;  // backward pass without a forward
   const int64_t last = num_microbatches - 1;
-  // A pass that leaves its operands behind.
-  const int64_t with_operands =
-      bytes.weight_operand_bytes + bytes.working_bytes - bytes.saved_bytes;
-  const int64_t running = std::max(bytes.working_bytes, with_operands);
+  const int64_t running = std::max(bytes.working_bytes, bytes.input_part_bytes);
   int64_t peak = 0;
   if (first_without > 0) {
     const int64_t put_off = std::min(first_without - 1, stage);
@@ -39,11 +36,13 @@ int64_t ZeroBubbleH1Peak(int64_t num_warmup, int64_t num_microbatches, int64_t s
 // Turns of the interleaved schedule: a forward and a backward pass each, as far as they exist.
 // While both stay in their chunks what is held changes evenly, so the first and the last turn of
 // such a run decide.
-int64_t InterleavedPeak(int64_t num_stages, int64_t num_microbatches, int64_t stage,
-                        const std::vector<StageActivationBytes>& by_chunk) {
+int64_t InterleavedPeak(int64_t num_stages, int64_t group_size, int64_t num_microbatches,
+                        int64_t stage, const std::vector<StageActivationBytes>& by_chunk) {
   const auto num_chunks = static_cast<int64_t>(by_chunk.size());
   const int64_t num_passes = num_microbatches * num_chunks;
-  const int64_t num_warmup = 2 * (num_stages - 1 - stage) + (num_chunks - 1) * num_stages;
+  const int64_t last_group_size = num_microbatches % group_size;
+  const int64_t num_alike = num_passes - last_group_size * num_chunks;  // in whole groups
+  const int64_t num_warmup = 2 * (num_stages - 1 - stage) + (num_chunks - 1) * group_size;
   const int64_t num_turns = num_warmup + num_passes;
   static constexpr StageActivationBytes kNone;
   int64_t saved_bytes = 0;
@@ -60,12 +59,13 @@ int64_t InterleavedPeak(int64_t num_stages, int64_t num_microbatches, int64_t st
       const bool is_done = turn >= num_passes;
       forward_chunk = forward_chunk + 1 == num_chunks ? 0 : forward_chunk + 1;
       forward = is_done ? &kNone : &by_chunk[forward_chunk];
-      forward_until = is_done ? num_turns : turn + num_stages;
+      forward_until =
+          is_done ? num_turns : turn + (turn < num_alike ? group_size : last_group_size);
     }
     if (turn == backward_until) {
       backward_chunk = backward_chunk == 0 ? num_chunks - 1 : backward_chunk - 1;
       backward = &by_chunk[backward_chunk];
-      backward_until = turn + num_stages;
+      backward_until = turn + (turn - num_warmup < num_alike ? group_size : last_group_size);
     }
     const int64_t until = std::min(forward_until, backward_until);
     const int64_t change_bytes = forward->saved_bytes - backward->saved_bytes;
@@ -82,6 +82,13 @@ int64_t InterleavedPeak(int64_t num_stages, int64_t num_microbatches, int64_t st
 
 }  // namespace
 
+int64_t MicrobatchesUpToPeak(const ParallelSpec& parallel, int64_t num_microbatches) {
+  constexpr int64_t kGroups = 4;
+  const int64_t group_size = MicrobatchGroupSize(parallel);
+  const int64_t shorter = kGroups * group_size + num_microbatches % group_size;
+  return std::min(num_microbatches, shorter);
+}
+
 int64_t PeakActivationBytes(const ParallelSpec& parallel, int64_t num_microbatches, int stage,
                             const std::vector<StageActivationBytes>& by_chunk) {
   const int64_t p = parallel.pipeline_parallel_size;
@@ -94,10 +101,8 @@ int64_t PeakActivationBytes(const ParallelSpec& parallel, int64_t num_microbatch
     case ScheduleKind::kZeroBubbleH1:
       return ZeroBubbleH1Peak(std::min(m, p - 1 - stage), m, stage, by_chunk.front());
     case ScheduleKind::kInterleaved: {
-      // A stage repeats itself once its warm-up is over, which takes less than two rounds of
-      // micro-batches: what it has not held in four it never holds.
-      constexpr int64_t kRounds = 4;
-      return InterleavedPeak(p, std::min(m, kRounds * p), stage, by_chunk);
+      return InterleavedPeak(p, MicrobatchGroupSize(parallel), MicrobatchesUpToPeak(parallel, m),
+                             stage, by_chunk);
     }
   }
   base::FailCheck(__FILE__, __LINE__, "known schedule", static_cast<int>(parallel.schedule));

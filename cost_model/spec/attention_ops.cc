@@ -34,10 +34,7 @@ void WriteProjectionBackward(OpWriter& write) {
     write.RmsNormBackward(shape.tokens * shape.kv_heads, shape.head_dim);
   }
   write.BiasGrad(model.qkv_bias, shape.tokens, shape.qkv_width);
-  write.DataGradient(shape.tokens, shape.qkv_width, shape.hidden);
-  write.ReducePartialSums();
-  write.GatherTokens();
-  write.WeightGradient(shape.tokens, shape.qkv_width, shape.hidden);
+  write.ColumnParallelBackward(shape.qkv_width, shape.hidden);
 }
 
 // Latent attention. Each rank narrows its own tokens, all ranks widen all tokens to their heads;
@@ -73,26 +70,17 @@ void WriteLatentBackward(OpWriter& write) {
   const int64_t kv_latent_width = mla.kv_lora_rank + mla.qk_rope_head_dim;
   write.Add(OpKind::kKeyAssembly, {shape.tokens, shape.heads, shape.head_dim, 1});
   WriteRope(write, shape.heads + 1, mla.qk_rope_head_dim, /*inverse=*/true);
-  write.DataGradient(shape.tokens, key_value_width, mla.kv_lora_rank);
-  write.ReducePartialSums(kv_latent_width);
-  write.GatherTokens(mla.kv_lora_rank);
-  write.WeightGradient(shape.tokens, key_value_width, mla.kv_lora_rank);
+  write.ColumnParallelBackward(key_value_width, mla.kv_lora_rank, kv_latent_width);
   write.RmsNormBackward(shape.local_tokens, mla.kv_lora_rank);
   write.DataGradient(shape.local_tokens, kv_latent_width, shape.hidden);
   write.WeightGradient(shape.local_tokens, kv_latent_width, shape.hidden);
   if (mla.q_lora_rank > 0) {
-    write.DataGradient(shape.tokens, query_width, mla.q_lora_rank);
-    write.ReducePartialSums(mla.q_lora_rank);
-    write.GatherTokens(mla.q_lora_rank);
-    write.WeightGradient(shape.tokens, query_width, mla.q_lora_rank);
+    write.ColumnParallelBackward(query_width, mla.q_lora_rank);
     write.RmsNormBackward(shape.local_tokens, mla.q_lora_rank);
     write.DataGradient(shape.local_tokens, mla.q_lora_rank, shape.hidden);
     write.WeightGradient(shape.local_tokens, mla.q_lora_rank, shape.hidden);
   } else {
-    write.DataGradient(shape.tokens, query_width, shape.hidden);
-    write.ReducePartialSums();
-    write.GatherTokens();
-    write.WeightGradient(shape.tokens, query_width, shape.hidden);
+    write.ColumnParallelBackward(query_width, shape.hidden);
   }
   // The two gradients of the norm's output meet.
   write.ResidualAdd(/*has_bias=*/false);

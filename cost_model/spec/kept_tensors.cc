@@ -230,26 +230,32 @@ int64_t HeadPeakBytes(const ModelSpec& model, const TrainingSpec& training,
   return inputs_bytes + std::max({loss_bytes, backward_elements * element_bytes, layer_bytes});
 }
 
+LayerBytes LayerBytesOf(const ModelSpec& model, const TrainingSpec& training,
+                        const ParallelSpec& parallel, const LayerForm& form,
+                        const LocalShape& shape, const RuntimeSpec& runtime) {
+  const LayerTensors layer = LayerTensorsOf(model, training, parallel, form, shape, runtime);
+  return {
+      .kept_bytes = SumBytes(layer.kept),
+      .running_bytes = SumBytes(layer.restored) +
+                       LayerWorkingBytes(model, training, parallel, form, shape, runtime),
+      .weight_operand_bytes = parallel.schedule == ScheduleKind::kZeroBubbleH1
+                                  ? LayerWeightOperandBytes(model, training, parallel, form, shape)
+                                  : 0};
+}
+
 StageActivationBytes KeptBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                  const ParallelSpec& parallel, const VirtualStage& stage,
                                  const RuntimeSpec& runtime) {
   const LocalShape shape = MakeLocalShape(model, training, parallel);
-  StageActivationBytes bytes;
-  int64_t running_bytes = 0;
+  std::vector<LayerRun> runs;
   const auto add_layers = [&](const VirtualStage& layers, const ParallelSpec& alike) {
     const PerForm<int> counts = CountForms(model, layers);
+    PerForm<LayerBytes> by_form;
     for (size_t i = 0; i < kNumLayerForms; ++i) {
       if (counts[i] == 0) continue;
-      const LayerForm form = FormAt(i);
-      const LayerTensors layer = LayerTensorsOf(model, training, alike, form, shape, runtime);
-      bytes.layers_bytes += counts[i] * SumBytes(layer.kept);
-      running_bytes = std::max(running_bytes,
-                               SumBytes(layer.restored) +
-                                   LayerWorkingBytes(model, training, alike, form, shape, runtime));
-      if (parallel.schedule != ScheduleKind::kZeroBubbleH1) continue;
-      bytes.weight_operand_bytes +=
-          counts[i] * LayerWeightOperandBytes(model, training, alike, form, shape);
+      by_form[i] = LayerBytesOf(model, training, alike, FormAt(i), shape, runtime);
     }
+    AppendLayerRuns(counts, by_form, runs);
   };
   VirtualStage first_layers = stage;
   first_layers.num_layers = RecomputedLayers(parallel, stage);
@@ -258,18 +264,16 @@ StageActivationBytes KeptBytesOf(const ModelSpec& model, const TrainingSpec& tra
   other_layers.first_layer += first_layers.num_layers;
   other_layers.num_layers -= first_layers.num_layers;
   if (other_layers.num_layers > 0) add_layers(other_layers, KeepingLayers(parallel));
-  if (stage.has_embedding) bytes.layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
+  StageEndBytes ends;
+  if (stage.has_embedding) ends.own_bytes += SumBytes(EmbeddingSavedTensors(shape));
   if (runtime.keeps_stage_outputs && !stage.has_head) {
-    bytes.layers_bytes += PipelineTransferElements(shape) * ElementBytes(training);
+    ends.own_bytes += PipelineTransferElements(shape) * ElementBytes(training);
   }
-  bytes.saved_bytes = bytes.layers_bytes;
   if (stage.has_head) {
-    bytes.saved_bytes += SumBytes(HeadKeptTensors(model, training, parallel, shape, runtime));
-    running_bytes =
-        std::max(running_bytes, HeadPeakBytes(model, training, parallel, shape, runtime));
+    ends.head_kept_bytes = SumBytes(HeadKeptTensors(model, training, parallel, shape, runtime));
+    ends.head_peak_bytes = HeadPeakBytes(model, training, parallel, shape, runtime);
   }
-  bytes.working_bytes = bytes.layers_bytes + running_bytes;
-  return bytes;
+  return HoldLayers(runs, ends);
 }
 
 }  // namespace tessera::spec

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cost_model/spec/layer_runs.h"
 #include "cost_model/spec/op_list.h"
 #include "cost_model/spec/runtime_spec.h"
 
@@ -50,7 +51,12 @@ int64_t HeadPeakBytes(const ModelSpec& model, const TrainingSpec& training,
                       const ParallelSpec& parallel, const LocalShape& shape,
                       const RuntimeSpec& runtime);
 
-// One micro-batch on a virtual stage, as ActivationBytesOf for Tessera.
+// One layer of a form; weight operands where the schedule has weight passes.
+LayerBytes LayerBytesOf(const ModelSpec& model, const TrainingSpec& training,
+                        const ParallelSpec& parallel, const LayerForm& form,
+                        const LocalShape& shape, const RuntimeSpec& runtime);
+
+// One micro-batch on a virtual stage. A runtime of Tessera's behaviours: what the engine holds.
 StageActivationBytes KeptBytesOf(const ModelSpec& model, const TrainingSpec& training,
                                  const ParallelSpec& parallel, const VirtualStage& stage,
                                  const RuntimeSpec& runtime);

@@ -242,6 +242,10 @@ void VisitMegatronPipeline(MegatronFields& fields, const ModelSpec& model, Paral
   fields.Integer("pipeline_parallel_size", parallel.pipeline_parallel_size,
                  {"pipeline_model_parallel_size", "pipeline_parallel_size"}, 1, kSizeRange,
                  MegatronFields::Show::kAlways);
+  fields.Integer(
+      "microbatch_group_size", parallel.microbatch_group_size,
+      {"microbatch_group_size_per_virtual_pipeline_stage", "microbatch_group_size_per_vp_stage"}, 0,
+      kCountRange);
   bool is_exposed = !parallel.overlap_pp_comm;
   if (fields.is_reading()) {
     ReadPipeline(fields, model, parallel);

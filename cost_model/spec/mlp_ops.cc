@@ -31,10 +31,7 @@ void WriteDenseBackward(OpWriter& write, int64_t ffn, bool has_bias) {
   write.WeightGradient(shape.tokens, shape.hidden, ffn);
   if (write.is_gated()) write.Add(OpKind::kSwiGluBackward, {shape.tokens, ffn});
   write.BiasGrad(has_bias, shape.tokens, first_width);
-  write.DataGradient(shape.tokens, first_width, shape.hidden);
-  write.ReducePartialSums();
-  write.GatherTokens();
-  write.WeightGradient(shape.tokens, first_width, shape.hidden);
+  write.ColumnParallelBackward(first_width, shape.hidden);
 }
 
 // Routed rows to the ranks that hold their experts, and there into the experts' order.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "cost_model/spec/attention_ops.h"
 #include "cost_model/spec/mlp_ops.h"
@@ -45,8 +46,10 @@ void WriteLayerBackward(OpWriter& write, const LayerForm& form) {
     WriteMlpUpToDown(write, form);
     write.set_recomputed(false);
   }
+  write.set_weights_put_off(write.parallel().schedule == ScheduleKind::kZeroBubbleH1);
   WriteMlpBackward(write, form);
   WriteAttentionBackward(write, form, recompute);
+  write.set_weights_put_off(false);
 }
 
 void WriteWordEmbeddingForward(OpWriter& write) {
@@ -76,10 +79,7 @@ void WriteLossForward(OpWriter& write) {
 
 void WriteLossBackward(OpWriter& write, bool adds_residual) {
   const LocalShape& shape = write.shape();
-  write.DataGradient(shape.tokens, shape.vocab, shape.hidden);
-  write.ReducePartialSums();
-  write.GatherTokens();
-  write.WeightGradient(shape.tokens, shape.vocab, shape.hidden);
+  write.ColumnParallelBackward(shape.vocab, shape.hidden);
   write.NormBackward(adds_residual);
 }
 
@@ -104,13 +104,21 @@ void WriteMultiTokenBackward(OpWriter& write) {
   WriteLossBackward(write, /*adds_residual=*/true);
   WriteLayerBackward(write, MultiTokenLayerForm(write.model()));
   write.GatherTokens();
-  write.DataGradient(shape.tokens, columns, 2 * shape.hidden);
-  write.ReducePartialSums(2 * shape.hidden);
-  write.GatherTokens(2 * shape.hidden);
-  write.WeightGradient(shape.tokens, columns, 2 * shape.hidden);
+  write.ColumnParallelBackward(columns, 2 * shape.hidden);
   write.NormBackward(/*adds_residual=*/true);
   write.NormBackward(/*adds_residual=*/false);
   WriteWordEmbeddingBackward(write);
+}
+
+void AppendLayersBackward(const ModelSpec& model, const ParallelSpec& parallel,
+                          const LocalShape& shape, const VirtualStage& stage,
+                          std::vector<Op>& ops) {
+  const ParallelSpec keeping = KeepingLayers(parallel);
+  const int first_kept = stage.first_layer + RecomputedLayers(parallel, stage);
+  for (int layer = stage.first_layer + stage.num_layers - 1; layer >= stage.first_layer; --layer) {
+    AppendLayerBackward(model, layer < first_kept ? parallel : keeping, LayerFormOf(model, layer),
+                        shape, ops);
+  }
 }
 
 }  // namespace
@@ -207,18 +215,39 @@ std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& tra
   const LocalShape shape = MakeLocalShape(model, training, parallel);
   std::vector<Op> ops;
   if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
-  const ParallelSpec keeping = KeepingLayers(parallel);
-  const int first_kept = stage.first_layer + RecomputedLayers(parallel, stage);
-  for (int layer = stage.first_layer + stage.num_layers - 1; layer >= stage.first_layer; --layer) {
-    AppendLayerBackward(model, layer < first_kept ? parallel : keeping, LayerFormOf(model, layer),
-                        shape, ops);
-  }
+  AppendLayersBackward(model, parallel, shape, stage, ops);
   if (stage.has_embedding) AppendEmbeddingBackward(model, parallel, shape, ops);
+  return ops;
+}
+
+std::vector<Op> StageBackwardInputOps(const ModelSpec& model, const TrainingSpec& training,
+                                      const ParallelSpec& parallel, const VirtualStage& stage) {
+  const LocalShape shape = MakeLocalShape(model, training, parallel);
+  std::vector<Op> ops;
+  if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
+  std::vector<Op> layers;
+  AppendLayersBackward(model, parallel, shape, stage, layers);
+  std::remove_copy_if(layers.begin(), layers.end(), std::back_inserter(ops), IsWeightGradient);
+  if (stage.has_embedding) AppendEmbeddingBackward(model, parallel, shape, ops);
+  return ops;
+}
+
+std::vector<Op> StageBackwardWeightOps(const ModelSpec& model, const TrainingSpec& training,
+                                       const ParallelSpec& parallel, const VirtualStage& stage) {
+  const LocalShape shape = MakeLocalShape(model, training, parallel);
+  std::vector<Op> ops;
+  AppendLayersBackward(model, parallel, shape, stage, ops);
+  std::erase_if(ops, [](const Op& op) { return !IsWeightGradient(op); });
   return ops;
 }
 
 int64_t PipelineTransferElements(const LocalShape& shape) {
   return shape.local_tokens * shape.hidden;
+}
+
+int64_t SentTransferElements(const ParallelSpec& parallel, const LocalShape& shape) {
+  const bool is_part = parallel.scatter_gather_transfers && !shape.sequence_parallel;
+  return PipelineTransferElements(shape) / (is_part ? shape.tensor_parallel_size : 1);
 }
 
 }  // namespace tessera::spec

@@ -47,6 +47,8 @@ LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
 struct Op {
   base::OpRecord record;
   bool recomputed = false;  // a forward operation run again in the backward pass
+  // A collective that runs beside the operation after it, which does not read its result.
+  bool beside_next = false;
 };
 
 // Whether the operation gives the gradient of a weight matrix: it waits for nothing but the
@@ -67,11 +69,17 @@ void AppendHeadForward(const ModelSpec& model, const ParallelSpec& parallel,
 void AppendHeadBackward(const ModelSpec& model, const ParallelSpec& parallel,
                         const LocalShape& shape, std::vector<Op>& ops);
 
-// A whole virtual stage, forward or backward, pipeline transfers apart.
+// A whole virtual stage, forward or backward, pipeline transfers apart. The backward pass also in
+// its two parts: the products that give its layers' weight gradients, and all the rest. The head's
+// runs with the rest, so that no logits wait for it.
 std::vector<Op> StageForwardOps(const ModelSpec& model, const TrainingSpec& training,
                                 const ParallelSpec& parallel, const VirtualStage& stage);
 std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& training,
                                  const ParallelSpec& parallel, const VirtualStage& stage);
+std::vector<Op> StageBackwardInputOps(const ModelSpec& model, const TrainingSpec& training,
+                                      const ParallelSpec& parallel, const VirtualStage& stage);
+std::vector<Op> StageBackwardWeightOps(const ModelSpec& model, const TrainingSpec& training,
+                                       const ParallelSpec& parallel, const VirtualStage& stage);
 
 // A tensor kept from the forward to the backward pass.
 struct SavedTensor {
@@ -101,13 +109,14 @@ std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const Training
 struct StageActivationBytes {
   int64_t saved_bytes = 0;   // kept between its forward and its backward pass
   int64_t layers_bytes = 0;  // of these, the layers' and the embedding's
-  // The most while one of its passes runs: saved tensors, with what recomputation brings back for
-  // one layer in place of the head's tensors, which are gone by then. At least saved_bytes.
+  // The most while one of its passes runs: saved tensors, or, once the head's and those of the
+  // layers behind are gone, those left with what recomputation brings back for one layer. At least
+  // saved_bytes.
   int64_t working_bytes = 0;
-  int64_t weight_operand_bytes = 0;  // kept between the two parts of its backward pass
+  // Of a backward pass in two parts: kept between them, and the most while the first one runs.
+  int64_t weight_operand_bytes = 0;
+  int64_t input_part_bytes = 0;
 };
-StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
-                                       const ParallelSpec& parallel, const VirtualStage& stage);
 
 // Plays the actions of one pipeline stage and keeps count of the activations that they hold.
 // `by_chunk`, which must outlive it, is indexed by chunk, virtual stage = chunk * num_stages +
@@ -133,8 +142,10 @@ class ActivationLedger {
 int64_t PeakActivationBytes(const std::vector<Action>& actions, int num_stages,
                             const std::vector<StageActivationBytes>& by_chunk);
 
-// Elements that one pipeline transfer carries.
+// Elements that one pipeline transfer brings to a rank, and those that its peer sends it: with
+// scatter_gather_transfers each tensor rank a part, gathered where a pass reads it.
 int64_t PipelineTransferElements(const LocalShape& shape);
+int64_t SentTransferElements(const ParallelSpec& parallel, const LocalShape& shape);
 
 // FLOPs of one operation (multiply and add counted apart); 0 for communication.
 double FlopsOf(const base::OpRecord& record);

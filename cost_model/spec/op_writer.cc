@@ -29,6 +29,19 @@ void OpWriter::WeightGradient(int64_t rows, int64_t out, int64_t in) {
   Add(OpKind::kMatMul, ProductDims(out, in, rows, MatMulLayout::kTN, Epilogue::kNone));
 }
 
+void OpWriter::ColumnParallelBackward(int64_t out, int64_t in, int64_t summed_width) {
+  const bool overlaps = parallel_.overlap_tp_comm;
+  if (overlaps) BesideNext([&] { GatherTokens(in); });
+  DataGradient(shape_.tokens, out, in);
+  if (overlaps && !weights_put_off_) {
+    BesideNext([&] { ReducePartialSums(summed_width); });
+  } else {
+    ReducePartialSums(summed_width);
+  }
+  if (!overlaps) GatherTokens(in);
+  WeightGradient(shape_.tokens, out, in);
+}
+
 void OpWriter::ExpertLinear(int64_t rows, int64_t out, int64_t in, Epilogue epilogue) {
   Add(OpKind::kGroupedMatMul,
       ProductDims(rows, out, in, MatMulLayout::kNT, epilogue, shape_.experts));

@@ -20,6 +20,8 @@ class OpWriter {
   const LocalShape& shape() const { return shape_; }
   bool is_gated() const { return model_.activation == ActivationKind::kSwiGlu; }
   void set_recomputed(bool recomputed) { recomputed_ = recomputed; }
+  // Whether products that give weight gradients run in another pass.
+  void set_weights_put_off(bool put_off) { weights_put_off_ = put_off; }
 
   void Add(base::OpKind kind, const base::OpDims& dims) {
     ops_.push_back({.record = {.kind = kind, .dims = dims}, .recomputed = recomputed_});
@@ -33,6 +35,12 @@ class OpWriter {
                     base::Epilogue epilogue = base::Epilogue::kNone);
   // dW[out, in] += dy[rows, out]^T x[rows, in]
   void WeightGradient(int64_t rows, int64_t out, int64_t in);
+  // The backward pass of a column-parallel product of tokens gathered under sequence parallelism:
+  // the input's gradient, `summed_width` of it added up over ranks, and the weight's. With
+  // overlap_tp_comm the input is gathered beside the first product and the sum runs beside the
+  // second (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2).
+  void ColumnParallelBackward(int64_t out, int64_t in, int64_t summed_width);
+  void ColumnParallelBackward(int64_t out, int64_t in) { ColumnParallelBackward(out, in, in); }
   // The same three for the experts held here, `rows` in all.
   void ExpertLinear(int64_t rows, int64_t out, int64_t in, base::Epilogue epilogue);
   void ExpertDataGradient(int64_t rows, int64_t out, int64_t in, base::Epilogue epilogue);
@@ -63,12 +71,20 @@ class OpWriter {
 
  private:
   void Collective(base::OpKind kind, int64_t elements);
+  // Runs `write`; if that adds an operation, it runs beside the next one.
+  template <typename Write>
+  void BesideNext(Write&& write) {
+    const size_t num_before = ops_.size();
+    write();
+    if (ops_.size() > num_before) ops_.back().beside_next = true;
+  }
 
   const ModelSpec& model_;
   const ParallelSpec& parallel_;
   const LocalShape& shape_;
   std::vector<Op>& ops_;
   bool recomputed_ = false;
+  bool weights_put_off_ = false;
 };
 
 inline base::Epilogue BiasEpilogue(bool has_bias) {

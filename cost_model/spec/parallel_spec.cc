@@ -73,6 +73,11 @@ int ExpertShardGroupSize(const ParallelSpec& parallel) {
   return std::max(1, ExpertDataSize(parallel) / num_replicas);
 }
 
+int MicrobatchGroupSize(const ParallelSpec& parallel) {
+  return parallel.microbatch_group_size > 0 ? parallel.microbatch_group_size
+                                            : parallel.pipeline_parallel_size;
+}
+
 int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel) {
   return training.global_batch_size / (parallel.micro_batch_size * parallel.data_parallel_size);
 }

@@ -39,6 +39,9 @@ struct ParallelSpec {
   int expert_parallel_size = 1;
   int expert_tensor_parallel_size = 0;  // ranks that share an expert's matrices; 0: as tp
   int virtual_pipeline_size = 1;  // model chunks per pipeline stage; above 1 only if interleaved
+  // Interleaved: micro-batches that go through a chunk before the next chunk takes its turn, at
+  // least the stages; 0: as many as stages.
+  int microbatch_group_size = 0;
   int64_t micro_batch_size = 1;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::kNone;
@@ -64,7 +67,8 @@ struct ParallelSpec {
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = false;  // ZeRO 1 and 2: behind the next step's forward pass
   bool overlap_tp_comm = false;       // tensor-parallel collectives behind matrix products
-  bool overlap_pp_comm = false;       // sends and receives behind other micro-batches' passes
+  // Sends and receives behind other passes: see PipelineSchedule::overlaps_transfers.
+  bool overlap_pp_comm = false;
   // Without sequence parallelism: each tensor rank sends its share of a transfer, the receivers
   // gather (Narayanan et al. 2021, arXiv:2104.04473, section 4.1).
   bool scatter_gather_transfers = false;
@@ -83,6 +87,8 @@ int ExpertDataSize(const ParallelSpec& parallel);
 // shard the state of experts: as large a part of theirs.
 int ShardGroupSize(const ParallelSpec& parallel);
 int ExpertShardGroupSize(const ParallelSpec& parallel);
+// Micro-batches that go through a chunk of an interleaved schedule in turn: as said, or the stages.
+int MicrobatchGroupSize(const ParallelSpec& parallel);
 // Micro-batches of one step on one pipeline. REQUIRES: FindViolations is empty.
 int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
@@ -123,54 +124,126 @@ std::vector<Action> ZeroBubbleH1Stage(int stage, int num_stages, int num_microba
   return writer.Take();
 }
 
-// The passes of one stage of an interleaved schedule, numbered in order: groups of num_stages
-// micro-batches go through one chunk after the other, backward through the chunks in reverse.
-struct InterleavedOrder {
-  int stage;
-  int num_stages;
-  int num_chunks;
+// The passes of one stage of an interleaved schedule, numbered in order: a group of micro-batches
+// goes through one chunk after the other, backward through the chunks in reverse. The last group
+// may be smaller.
+class InterleavedOrder {
+ public:
+  InterleavedOrder(const InterleavedShape& shape, int stage)
+      : stage_(stage),
+        num_stages_(shape.num_stages),
+        num_chunks_(shape.num_chunks),
+        group_size_(shape.group_size),
+        num_in_groups_(shape.num_microbatches / shape.group_size * shape.group_size),
+        last_group_size_(shape.num_microbatches - num_in_groups_) {}
 
-  Action Forward(ActionKind kind, int pass) const {
-    return {kind, ChunkOf(pass) * num_stages + stage, MicrobatchOf(pass)};
-  }
+  Action Forward(ActionKind kind, int pass) const { return Of(kind, pass, ChunkOf(pass)); }
   Action Backward(ActionKind kind, int pass) const {
-    return {kind, (num_chunks - 1 - ChunkOf(pass)) * num_stages + stage, MicrobatchOf(pass)};
+    return Of(kind, pass, num_chunks_ - 1 - ChunkOf(pass));
   }
-  int ChunkOf(int pass) const { return pass / num_stages % num_chunks; }
+
+ private:
+  Action Of(ActionKind kind, int pass, int chunk) const {
+    return {kind, chunk * num_stages_ + stage_, MicrobatchOf(pass)};
+  }
+  bool IsInLastGroup(int pass) const { return pass >= num_in_groups_ * num_chunks_; }
+  int ChunkOf(int pass) const {
+    return IsInLastGroup(pass) ? (pass - num_in_groups_ * num_chunks_) / last_group_size_
+                               : pass / group_size_ % num_chunks_;
+  }
   int MicrobatchOf(int pass) const {
-    return pass / (num_stages * num_chunks) * num_stages + pass % num_stages;
+    return IsInLastGroup(pass)
+               ? num_in_groups_ + (pass - num_in_groups_ * num_chunks_) % last_group_size_
+               : pass / (group_size_ * num_chunks_) * group_size_ + pass % group_size_;
   }
+
+  int stage_;
+  int num_stages_;
+  int num_chunks_;
+  int group_size_;
+  int num_in_groups_;    // micro-batches
+  int last_group_size_;  // 0: all groups are alike
 };
 
-// Every turn is one forward and one backward pass, as far as they exist, and then one exchange of
-// all that they send and all that the next turn needs. Turn t of stage s meets turn t - 1 of stage
-// s + 1, and turn t of the last stage meets turn t + num_stages - 1 of the first: numbered by t +
-// s, all stages post each other's counterparts in the same round, in the same order. Hence no
-// deadlock.
-std::vector<Action> InterleavedStage(int stage, int num_stages, int num_chunks,
-                                     int num_microbatches) {
-  StageWriter writer(num_stages, num_stages * num_chunks);
-  const InterleavedOrder order{stage, num_stages, num_chunks};
-  const int num_passes = num_microbatches * num_chunks;
-  // Turns before the first backward pass; with few micro-batches some have no forward pass either.
-  const int num_warmup = (num_stages - 1 - stage) * 2 + (num_chunks - 1) * num_stages;
-  writer.Exchange({order.Forward(ActionKind::kRecvForward, 0)});
-  for (int turn = 0; turn < num_warmup + num_passes; ++turn) {
-    const int back = turn - num_warmup;
-    const bool has_forward = turn < num_passes;
-    const bool has_backward = back >= 0;
-    if (has_forward) writer.Add(order.Forward(ActionKind::kForward, turn));
-    if (has_backward) writer.Add(order.Backward(ActionKind::kBackward, back));
-    writer.BeginExchange();
-    if (has_forward) writer.Add(order.Forward(ActionKind::kSendForward, turn));
-    if (has_backward) writer.Add(order.Backward(ActionKind::kSendBackward, back));
-    if (turn + 1 < num_passes) writer.Add(order.Forward(ActionKind::kRecvForward, turn + 1));
-    if (back + 1 >= 0 && back + 1 < num_passes) {
-      writer.Add(order.Backward(ActionKind::kRecvBackward, back + 1));
+// Every turn is one forward and one backward pass, as far as they exist. Turn t of stage s belongs
+// to round t + s. In round r stage s runs forward pass r - s and backward pass r - s less its
+// warm-up, and receives what its neighbours send in that round: so all stages post each other's
+// counterparts in the same round, in the same order. Hence no deadlock. With groups larger than the
+// pipeline the first stage receives from the last one, and gradients the other way round, some
+// turns before their own.
+class InterleavedStage {
+ public:
+  InterleavedStage(const InterleavedShape& shape, int stage)
+      : shape_(shape),
+        stage_(stage),
+        num_passes_(shape.num_microbatches * shape.num_chunks),
+        num_rounds_to_fill_(2 * (shape.num_stages - 1) + (shape.num_chunks - 1) * shape.group_size),
+        writer_(shape.num_stages, shape.num_stages * shape.num_chunks) {}
+
+  std::vector<Action> Write() && {
+    const InterleavedOrder order(shape_, stage_);
+    // Turns before the first backward pass; with few micro-batches some have no forward pass
+    // either.
+    const int num_warmup = num_rounds_to_fill_ - 2 * stage_;
+    writer_.Exchange({order.Forward(ActionKind::kRecvForward, 0)});
+    for (int turn = 0; turn < num_warmup + num_passes_; ++turn) {
+      const int back = turn - num_warmup;
+      const bool has_forward = turn < num_passes_;
+      const bool has_backward = back >= 0;
+      if (has_forward) writer_.Add(order.Forward(ActionKind::kForward, turn));
+      if (shape_.overlaps_transfers) {
+        writer_.BeginExchange();
+        if (has_forward) writer_.Add(order.Forward(ActionKind::kSendForward, turn));
+        AddReceive(ForwardFrom(turn), order.Forward(ActionKind::kRecvForward, turn + 1));
+      }
+      if (has_backward) writer_.Add(order.Backward(ActionKind::kBackward, back));
+      writer_.BeginExchange();
+      if (has_forward && !shape_.overlaps_transfers) {
+        writer_.Add(order.Forward(ActionKind::kSendForward, turn));
+      }
+      if (has_backward) writer_.Add(order.Backward(ActionKind::kSendBackward, back));
+      if (!shape_.overlaps_transfers) AddReceive(ForwardFrom(turn), {});
+      AddReceive(BackwardFrom(turn), order.Backward(ActionKind::kRecvBackward, back + 1));
     }
+    return writer_.Take();
   }
-  return writer.Take();
-}
+
+ private:
+  // What the stage before this one, or the last one, sends in the round of a turn; none where its
+  // pass does not exist or ends at the loss.
+  std::optional<Action> ForwardFrom(int turn) const {
+    const int sender = stage_ > 0 ? stage_ - 1 : shape_.num_stages - 1;
+    const int pass = turn + stage_ - sender;
+    if (pass < 0 || pass >= num_passes_) return std::nullopt;
+    const Action send = InterleavedOrder(shape_, sender).Forward(ActionKind::kSendForward, pass);
+    if (send.virtual_stage + 1 == shape_.num_stages * shape_.num_chunks) return std::nullopt;
+    return send;
+  }
+  // The same of gradients, from the stage behind or the first one.
+  std::optional<Action> BackwardFrom(int turn) const {
+    const int sender = stage_ + 1 < shape_.num_stages ? stage_ + 1 : 0;
+    const int pass = turn + stage_ - sender - (num_rounds_to_fill_ - 2 * sender);
+    if (pass < 0 || pass >= num_passes_) return std::nullopt;
+    const Action send = InterleavedOrder(shape_, sender).Backward(ActionKind::kSendBackward, pass);
+    if (send.virtual_stage == 0) return std::nullopt;
+    return send;
+  }
+
+  // Overlapped, a message for a later turn than the next one, whose receive is `next`, has an
+  // exchange of its own, for which nothing else waits.
+  void AddReceive(const std::optional<Action>& send, const Action& next) {
+    if (!send) return;
+    const Action receive = CounterpartOf(*send);
+    if (shape_.overlaps_transfers && receive != next) writer_.BeginExchange();
+    writer_.Add(receive);
+  }
+
+  InterleavedShape shape_;
+  int stage_;
+  int num_passes_;
+  int num_rounds_to_fill_;  // from the first pass on, until every stage has run a backward pass
+  StageWriter writer_;
+};
 
 }  // namespace
 
@@ -191,7 +264,8 @@ Action CounterpartOf(const Action& action) {
 
 PipelineSchedule MakeGPipe(int num_stages, int num_microbatches) {
   CheckShape("gpipe", num_stages, num_microbatches);
-  PipelineSchedule schedule{ScheduleKind::kGPipe, num_stages, 1, num_microbatches, {}};
+  PipelineSchedule schedule{
+      .kind = ScheduleKind::kGPipe, .num_stages = num_stages, .num_microbatches = num_microbatches};
   for (int stage = 0; stage < num_stages; ++stage) {
     StageWriter writer(num_stages, num_stages);
     for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
@@ -207,8 +281,9 @@ PipelineSchedule MakeGPipe(int num_stages, int num_microbatches) {
 
 PipelineSchedule MakeOneForwardOneBackward(int num_stages, int num_microbatches) {
   CheckShape("1f1b", num_stages, num_microbatches);
-  PipelineSchedule schedule{
-      ScheduleKind::kOneForwardOneBackward, num_stages, 1, num_microbatches, {}};
+  PipelineSchedule schedule{.kind = ScheduleKind::kOneForwardOneBackward,
+                            .num_stages = num_stages,
+                            .num_microbatches = num_microbatches};
   for (int stage = 0; stage < num_stages; ++stage) {
     schedule.actions_by_stage.push_back(
         OneForwardOneBackwardStage(stage, num_stages, num_microbatches));
@@ -216,30 +291,45 @@ PipelineSchedule MakeOneForwardOneBackward(int num_stages, int num_microbatches)
   return schedule;
 }
 
-PipelineSchedule MakeInterleaved(int num_stages, int num_chunks, int num_microbatches) {
-  CheckShape("interleaved", num_stages, num_microbatches);
-  if (num_stages < 2 || num_chunks < 2) {
-    throw base::ConfigError("schedule", "interleaved",
-                            base::Concat(num_stages, " stages of ", num_chunks, " chunks"),
-                            "at least two of each");
+bool FormGroups(int64_t num_microbatches, int64_t group_size, int64_t num_stages) {
+  if (group_size < num_stages || group_size > num_microbatches) return false;
+  const int64_t num_left = num_microbatches % group_size;
+  return num_left == 0 || num_left >= num_stages;
+}
+
+PipelineSchedule MakeInterleaved(const InterleavedShape& shape) {
+  CheckShape("interleaved", shape.num_stages, shape.num_microbatches);
+  if (shape.num_stages < 2 || shape.num_chunks < 2) {
+    throw base::ConfigError(
+        "schedule", "interleaved",
+        base::Concat(shape.num_stages, " stages of ", shape.num_chunks, " chunks"),
+        "at least two of each");
   }
-  if (num_microbatches % num_stages != 0) {
-    throw base::ConfigError("schedule", "interleaved",
-                            base::Concat(num_microbatches, " micro-batches"),
-                            base::Concat("a multiple of the ", num_stages, " stages"));
+  InterleavedShape whole = shape;
+  if (whole.group_size == 0) whole.group_size = shape.num_stages;
+  if (!FormGroups(shape.num_microbatches, whole.group_size, shape.num_stages)) {
+    throw base::ConfigError(
+        "schedule", "interleaved",
+        base::Concat(shape.num_microbatches, " micro-batches in groups of ", whole.group_size),
+        base::Concat("groups, a smaller last one too, of at least the ", shape.num_stages,
+                     " stages"));
   }
-  PipelineSchedule schedule{
-      ScheduleKind::kInterleaved, num_stages, num_chunks, num_microbatches, {}};
-  for (int stage = 0; stage < num_stages; ++stage) {
-    schedule.actions_by_stage.push_back(
-        InterleavedStage(stage, num_stages, num_chunks, num_microbatches));
+  PipelineSchedule schedule{.kind = ScheduleKind::kInterleaved,
+                            .num_stages = shape.num_stages,
+                            .num_chunks = shape.num_chunks,
+                            .num_microbatches = shape.num_microbatches,
+                            .overlaps_transfers = shape.overlaps_transfers};
+  for (int stage = 0; stage < shape.num_stages; ++stage) {
+    schedule.actions_by_stage.push_back(InterleavedStage(whole, stage).Write());
   }
   return schedule;
 }
 
 PipelineSchedule MakeZeroBubbleH1(int num_stages, int num_microbatches) {
   CheckShape("zb-h1", num_stages, num_microbatches);
-  PipelineSchedule schedule{ScheduleKind::kZeroBubbleH1, num_stages, 1, num_microbatches, {}};
+  PipelineSchedule schedule{.kind = ScheduleKind::kZeroBubbleH1,
+                            .num_stages = num_stages,
+                            .num_microbatches = num_microbatches};
   for (int stage = 0; stage < num_stages; ++stage) {
     schedule.actions_by_stage.push_back(ZeroBubbleH1Stage(stage, num_stages, num_microbatches));
   }
@@ -254,17 +344,27 @@ PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches
                             base::Concat(num_chunks, " chunks per stage"),
                             "one, or the interleaved schedule");
   }
+  PipelineSchedule schedule;
   switch (parallel.schedule) {
     case ScheduleKind::kGPipe:
-      return MakeGPipe(num_stages, num_microbatches);
+      schedule = MakeGPipe(num_stages, num_microbatches);
+      break;
     case ScheduleKind::kOneForwardOneBackward:
-      return MakeOneForwardOneBackward(num_stages, num_microbatches);
+      schedule = MakeOneForwardOneBackward(num_stages, num_microbatches);
+      break;
     case ScheduleKind::kInterleaved:
-      return MakeInterleaved(num_stages, num_chunks, num_microbatches);
+      schedule = MakeInterleaved({.num_stages = num_stages,
+                                  .num_chunks = num_chunks,
+                                  .num_microbatches = num_microbatches,
+                                  .group_size = parallel.microbatch_group_size,
+                                  .overlaps_transfers = parallel.overlap_pp_comm});
+      break;
     case ScheduleKind::kZeroBubbleH1:
-      return MakeZeroBubbleH1(num_stages, num_microbatches);
+      schedule = MakeZeroBubbleH1(num_stages, num_microbatches);
+      break;
   }
-  base::FailCheck(__FILE__, __LINE__, "known ScheduleKind", static_cast<int>(parallel.schedule));
+  schedule.overlaps_transfers = parallel.overlap_pp_comm;
+  return schedule;
 }
 
 std::vector<int> MaxInFlight(const PipelineSchedule& schedule, int stage) {

@@ -53,7 +53,12 @@ struct PipelineSchedule {
   int num_stages = 1;
   int num_chunks = 1;
   int num_microbatches = 1;
+  // Exchanges are posted in their place and go on behind what follows. A pass waits for the
+  // exchange that receives its input; an exchange that sends is waited for, at the latest, before
+  // the second one after it is posted.
+  bool overlaps_transfers = false;
   std::vector<std::vector<Action>> actions_by_stage;  // [num_stages]
+  bool operator==(const PipelineSchedule&) const = default;
 };
 
 // Generators. Throw base::ConfigError where the shape breaks the schedule's own rule. All run the
@@ -65,9 +70,22 @@ PipelineSchedule MakeGPipe(int num_stages, int num_microbatches);
 // Narayanan et al. 2021, arXiv:2104.04473, Fig. 4. Stage s keeps at most min(num_stages - s,
 // num_microbatches) micro-batches in flight.
 PipelineSchedule MakeOneForwardOneBackward(int num_stages, int num_microbatches);
-// Same paper, section 2.2; micro-batches go through the chunks in groups of num_stages.
-// At least 2 stages and 2 chunks; num_microbatches is a multiple of num_stages.
-PipelineSchedule MakeInterleaved(int num_stages, int num_chunks, int num_microbatches);
+// Same paper, section 2.2; micro-batches go through the chunks in groups, of num_stages where
+// group_size is 0 (Megatron-LM's microbatch_group_size_per_virtual_pipeline_stage). At least 2
+// stages and 2 chunks; a group is no smaller than num_stages and no larger than num_microbatches,
+// and so is what is left of the micro-batches after whole groups, if anything. Where transfers
+// overlap, what a forward pass sends and what the next one receives are exchanged behind the
+// backward pass between them, and the other way round.
+struct InterleavedShape {
+  int num_stages = 2;
+  int num_chunks = 2;
+  int num_microbatches = 2;
+  int group_size = 0;
+  bool overlaps_transfers = false;
+};
+PipelineSchedule MakeInterleaved(const InterleavedShape& shape);
+// Whether the micro-batches fall into groups as said above.
+bool FormGroups(int64_t num_microbatches, int64_t group_size, int64_t num_stages);
 // ZB-H1 of Qi et al. 2023, arXiv:2401.10241, Fig. 2 (top): passes in the order of 1F1B, backward
 // passes in two parts; stage s puts its weight passes off by s micro-batches, so that it holds the
 // num_stages micro-batches that the first stage of 1F1B holds.

@@ -60,6 +60,7 @@ void VisitRuntime(FieldVisitor& fields, RuntimeSpec& runtime) {
                 kOptional);
   fields.Flag("tensor_comm_beside_weight_gradients", runtime.tensor_comm_beside_weight_gradients,
               kOptional);
+  fields.Flag("tensor_comm_in_pieces", runtime.tensor_comm_in_pieces, kOptional);
   fields.Number("host_time_factor", runtime.host_time_factor, kNotNegative, kOptional);
   fields.Flag("layers_start_idle", runtime.layers_start_idle, kOptional);
   VisitRuntimeMemory(fields, runtime);

@@ -88,14 +88,18 @@ struct RuntimeSpec {
   // In the backward pass tensor-parallel collectives run beside the products of weight gradients
   // (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2).
   bool tensor_comm_beside_weight_gradients = false;
+  // What overlap_tp_comm adds: all-gathers and reduce-scatters cut into pieces, one a rank, and
+  // pipelined with the products that read or write them (Wang et al. 2023,
+  // doi:10.1145/3567955.3567959). Without: collectives beside the products of weight gradients.
+  bool tensor_comm_in_pieces = false;
 
   // What it can run, for searches.
-  std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
+  std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "zb-h1"};
   int max_zero_stage = 1;
   bool context_parallel = false;
   bool expert_parallel = false;
   bool uneven_stages = true;
-  bool per_stage_recompute = false;  // recomputed_layers_per_virtual_stage may differ
+  bool per_stage_recompute = true;  // recomputed_layers_per_virtual_stage may differ
   bool optimizer_offload = false;
   bool operator==(const RuntimeSpec&) const = default;
 };

@@ -185,43 +185,6 @@ std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const Training
   return saved;
 }
 
-StageActivationBytes ActivationBytesOf(const ModelSpec& model, const TrainingSpec& training,
-                                       const ParallelSpec& parallel, const VirtualStage& stage) {
-  const LocalShape shape = MakeLocalShape(model, training, parallel);
-  const bool has_weight_passes = parallel.schedule == ScheduleKind::kZeroBubbleH1;
-  int64_t layers_bytes = 0;
-  int64_t recomputed_bytes = 0;
-  int64_t operand_bytes = 0;
-  const auto add_layers = [&](const VirtualStage& layers, const ParallelSpec& alike) {
-    const PerForm<int> counts = CountForms(model, layers);
-    for (size_t i = 0; i < kNumLayerForms; ++i) {
-      if (counts[i] == 0) continue;
-      const LayerForm form = FormAt(i);
-      layers_bytes += counts[i] * SumBytes(LayerSavedTensors(model, training, alike, form, shape));
-      recomputed_bytes = std::max(
-          recomputed_bytes, SumBytes(LayerRecomputedTensors(model, training, alike, form, shape)));
-      if (!has_weight_passes) continue;
-      operand_bytes += counts[i] * LayerWeightOperandBytes(model, training, alike, form, shape);
-    }
-  };
-  VirtualStage first_layers = stage;
-  first_layers.num_layers = RecomputedLayers(parallel, stage);
-  add_layers(first_layers, parallel);
-  if (first_layers.num_layers < stage.num_layers) {
-    VirtualStage other_layers = stage;
-    other_layers.first_layer += first_layers.num_layers;
-    other_layers.num_layers -= first_layers.num_layers;
-    add_layers(other_layers, KeepingLayers(parallel));
-  }
-  if (stage.has_embedding) layers_bytes += SumBytes(EmbeddingSavedTensors(shape));
-  const int64_t head_bytes =
-      stage.has_head ? SumBytes(HeadSavedTensors(model, training, parallel, shape)) : 0;
-  return {.saved_bytes = layers_bytes + head_bytes,
-          .layers_bytes = layers_bytes,
-          .working_bytes = layers_bytes + std::max(head_bytes, recomputed_bytes),
-          .weight_operand_bytes = operand_bytes};
-}
-
 int64_t ActivationLedger::Run(const Action& action) {
   if (IsTransfer(action.kind)) return held_bytes_;
   const StageActivationBytes& bytes = by_chunk_.at(action.virtual_stage / num_stages_);
@@ -235,15 +198,11 @@ int64_t ActivationLedger::Run(const Action& action) {
       held_bytes_ -= bytes.saved_bytes;
       most_bytes = held_bytes_ + bytes.working_bytes;
       break;
-    case ActionKind::kBackwardInput: {
-      // Layer by layer, operands of weight gradients take the place of what was saved.
+    case ActionKind::kBackwardInput:
       held_bytes_ -= bytes.saved_bytes;
-      const int64_t recomputed_bytes = bytes.working_bytes - bytes.saved_bytes;
-      most_bytes = held_bytes_ +
-                   std::max(bytes.working_bytes, bytes.weight_operand_bytes + recomputed_bytes);
+      most_bytes = held_bytes_ + bytes.input_part_bytes;
       held_bytes_ += bytes.weight_operand_bytes;
       break;
-    }
     default:
       most_bytes = held_bytes_;
       held_bytes_ -= bytes.weight_operand_bytes;

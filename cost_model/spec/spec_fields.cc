@@ -275,6 +275,7 @@ void VisitParallel(FieldVisitor& fields, ParallelSpec& parallel) {
   fields.Integer("expert_tensor_parallel_size", parallel.expert_tensor_parallel_size, kCountRange,
                  kOptional);
   fields.Integer("virtual_pipeline_size", parallel.virtual_pipeline_size, kSizeRange);
+  fields.Integer("microbatch_group_size", parallel.microbatch_group_size, kCountRange, kOptional);
   fields.Integer("micro_batch_size", parallel.micro_batch_size, kSizeRange);
   fields.Flag("sequence_parallel", parallel.sequence_parallel);
   fields.Mode("recompute", parallel.recompute);

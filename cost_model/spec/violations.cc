@@ -8,6 +8,7 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/spec/parallel_spec.h"
+#include "cost_model/spec/pipeline_schedule.h"
 
 namespace tessera::spec {
 namespace {
@@ -31,6 +32,7 @@ class Rules {
     CheckBatch();
     CheckLayers();
     CheckInterleaving();
+    CheckTransfers();
     CheckExperts();
     CheckSharding();
     CheckRecompute();
@@ -253,6 +255,23 @@ class Rules {
       Add("layers per stage sum", model_.num_layers, sum, "layers",
           Concat("layers_per_virtual_stage sums to ", sum, ", but the model has ",
                  model_.num_layers, " layers"));
+      return;
+    }
+    CheckStagesAreUsed();
+  }
+
+  // Between the first and the last one a pipeline stage has nothing but its layers.
+  void CheckStagesAreUsed() {
+    const int pp = parallel_.pipeline_parallel_size;
+    for (int stage = 1; stage + 1 < pp; ++stage) {
+      int count = 0;
+      for (size_t i = stage; i < parallel_.layers_per_virtual_stage.size(); i += pp) {
+        count += parallel_.layers_per_virtual_stage[i];
+      }
+      if (count > 0) continue;
+      Add("layers on every stage", 1, 0, "layers",
+          Concat("pipeline stage ", stage, " has neither layers nor embedding nor head"));
+      return;
     }
   }
 
@@ -269,6 +288,12 @@ class Rules {
       Add("vpp needs pp > 1", 2, pp, "stages",
           Concat("virtual pipeline size ", vpp, " needs at least 2 pipeline stages, not ", pp));
     }
+    if (parallel_.microbatch_group_size != 0 && !interleaved) {
+      Add("groups need interleaved", 0, parallel_.microbatch_group_size, "micro-batches",
+          Concat("groups of ", parallel_.microbatch_group_size,
+                 " micro-batches need the interleaved schedule, not ",
+                 ToString(parallel_.schedule)));
+    }
     if (!interleaved) return;
     if (vpp == 1) {
       Add("interleaved needs vpp > 1", 2, vpp, "chunks",
@@ -278,11 +303,29 @@ class Rules {
     const int64_t per_round = parallel_.micro_batch_size * parallel_.data_parallel_size;
     if (training_.global_batch_size % per_round != 0) return;  // said already
     const int64_t num_microbatches = training_.global_batch_size / per_round;
-    if (num_microbatches % pp != 0) {
+    const int group = parallel_.microbatch_group_size;
+    if (group != 0 && !FormGroups(num_microbatches, group, pp)) {
+      Add("microbatches in groups", pp, num_microbatches, "micro-batches",
+          Concat(num_microbatches, " micro-batches do not fall into groups of ", group,
+                 ", each, also what is left for the last one, of at least the ", pp,
+                 " pipeline stages"));
+    }
+    if (group == 0 && num_microbatches % pp != 0) {
       Add("microbatches % pp", pp, num_microbatches, "micro-batches",
           Concat("the interleaved schedule needs micro-batches in multiples of the ", pp,
                  " pipeline stages, not ", num_microbatches));
     }
+  }
+
+  void CheckTransfers() {
+    if (!parallel_.scatter_gather_transfers || parallel_.sequence_parallel) return;
+    const int64_t elements = training_.sequence_length / parallel_.context_parallel_size *
+                             parallel_.micro_batch_size * model_.hidden_size;
+    const int tp = parallel_.tensor_parallel_size;
+    if (elements % tp == 0) return;
+    Add("transfer % tp", tp, elements, "elements",
+        Concat("a transfer of ", elements, " elements is not divisible by tensor-parallel size ",
+               tp));
   }
 
   void CheckExperts() {

@@ -13,13 +13,30 @@ int64_t BackendWorkspaceBytes(const ClusterSpec& cluster) {
   return cluster.shared_compute_units > 0 ? 0 : kGpuWorkspaceBytes;
 }
 
-int64_t PassWorkspace::Most(bool has_layers, bool has_embedding, bool has_head) const {
-  return std::max({has_layers ? layer_bytes : 0, has_embedding ? embedding_bytes : 0,
-                   has_head ? head_bytes : 0});
+PassWorkspace::Bytes PassWorkspace::Most(const VirtualStage& stage) const {
+  Bytes most;
+  const auto add = [&](bool is_there, const Bytes& part) {
+    if (!is_there) return;
+    most.forward = std::max(most.forward, part.forward);
+    most.backward = std::max(most.backward, part.backward);
+  };
+  add(stage.num_layers > 0, layer);
+  add(stage.has_embedding, embedding);
+  add(stage.has_head, head);
+  return most;
+}
+
+int64_t ChunkWorkspaceBytes(const PassWorkspace& workspace, const TransferBuffers& transfers,
+                            const VirtualStage& chunk) {
+  const PassWorkspace::Bytes pass = workspace.Most(chunk);
+  const int64_t forward = transfers.beside_forward.at(chunk.chunk) * workspace.message_bytes;
+  const int64_t backward = transfers.beside_backward.at(chunk.chunk) * workspace.message_bytes;
+  return std::max({pass.forward + forward, pass.backward + backward,
+                   transfers.in_exchange * workspace.message_bytes});
 }
 
 PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& training,
-                              const LocalShape& shape) {
+                              const ParallelSpec& parallel, const LocalShape& shape) {
   const int64_t element_bytes = base::SizeBytes(TypesOf(training.precision).activation);
   const bool is_gated = model.activation == ActivationKind::kSwiGlu;
   const int64_t t = shape.tokens;
@@ -27,22 +44,27 @@ PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& traini
   const int64_t gathered = shape.sequence_parallel ? t * shape.hidden : 0;
   const int64_t partial_sums = t * shape.hidden + (shape.sequence_parallel ? gradient : 0);
   const int64_t first_mlp_width = is_gated ? 2 * shape.ffn : shape.ffn;
-  const int64_t widest =
-      std::max({gathered + t * (is_gated ? 3 * shape.ffn : shape.ffn),
-                t * first_mlp_width + partial_sums, gathered + t * shape.attention_width,
-                t * (shape.attention_width + shape.qkv_width), t * shape.qkv_width + partial_sums});
-  const int64_t end = std::max(partial_sums, gradient + gathered);
-  return {.layer_bytes = (gradient + widest) * element_bytes,
-          .embedding_bytes = end * element_bytes,
-          .head_bytes = std::max(end * element_bytes, t * kLossValuesBytes),
-          .transfer_bytes = PipelineTransferElements(shape) * element_bytes};
-}
-
-bool HoldsTransferInBackward(const ParallelSpec& parallel, int64_t num_microbatches, int stage) {
-  if (parallel.schedule != ScheduleKind::kInterleaved) return false;
-  const int num_stages = parallel.pipeline_parallel_size;
-  if (num_microbatches > num_stages) return true;
-  return stage >= num_stages / 2 && stage < num_stages - 1;
+  const bool puts_off = parallel.schedule == ScheduleKind::kZeroBubbleH1;
+  const int64_t operand = puts_off ? gathered : 0;
+  const int64_t input = parallel.overlap_tp_comm ? gathered : 0;
+  const int64_t left_by_mlp =
+      puts_off ? t * first_mlp_width + (shape.sequence_parallel ? 2 * gathered : gradient) : 0;
+  const int64_t mlp = std::max(gathered + t * (is_gated ? 3 * shape.ffn : shape.ffn),
+                               operand + input + t * first_mlp_width + partial_sums);
+  const int64_t attention = std::max({gathered + t * shape.attention_width,
+                                      operand + t * (shape.attention_width + shape.qkv_width),
+                                      operand + input + t * shape.qkv_width + partial_sums});
+  const int64_t widest = std::max(mlp, left_by_mlp + attention);
+  const auto bytes = [&](int64_t forward, int64_t backward) {
+    return PassWorkspace::Bytes{forward * element_bytes, backward * element_bytes};
+  };
+  PassWorkspace workspace{
+      .layer = bytes(gradient + partial_sums, gradient + widest),
+      .embedding = bytes(partial_sums, gradient + gathered),
+      .head = bytes(gathered, std::max(input + partial_sums, gradient + gathered)),
+      .message_bytes = SentTransferElements(parallel, shape) * element_bytes};
+  workspace.head.forward = std::max(workspace.head.forward, t * kLossValuesBytes);
+  return workspace;
 }
 
 }  // namespace tessera::spec

@@ -6,6 +6,7 @@
 
 #include "cost_model/spec/cluster_spec.h"
 #include "cost_model/spec/op_list.h"
+#include "cost_model/spec/transfer_buffers.h"
 
 namespace tessera::spec {
 
@@ -21,36 +22,43 @@ inline constexpr int64_t kGpuWorkspaceBytes = int64_t{64} << 20;
 // ranks share the cores of a machine.
 int64_t BackendWorkspaceBytes(const ClusterSpec& cluster);
 
-// The most that comes and goes within the passes of a virtual stage, by what the stage has.
+// The most that comes and goes within a forward or a backward pass of a virtual stage.
 struct PassWorkspace {
-  int64_t layer_bytes = 0;
-  int64_t embedding_bytes = 0;
-  int64_t head_bytes = 0;
-  int64_t transfer_bytes = 0;  // of an activation between stages, where HoldsTransferInBackward
+  struct Bytes {
+    int64_t forward = 0;
+    int64_t backward = 0;
+  };
+  // By what the stage has.
+  Bytes layer;
+  Bytes embedding;
+  Bytes head;
+  int64_t message_bytes = 0;  // of a pipeline transfer, as it is sent
 
-  int64_t Most(bool has_layers, bool has_embedding, bool has_head) const;
-  int64_t Most(const VirtualStage& stage) const {
-    return Most(stage.num_layers > 0, stage.has_embedding, stage.has_head);
-  }
+  Bytes Most(const VirtualStage& stage) const;
 };
+
+// Passes of a chunk of a pipeline stage and the transfers beside them.
+int64_t ChunkWorkspaceBytes(const PassWorkspace& workspace, const TransferBuffers& transfers,
+                            const VirtualStage& chunk);
 
 // With T tokens, L of them held here under sequence parallelism (G = T h gathered then, else 0),
 // widths h hidden, f MLP, w its first product's, q of queries, keys and values, o of the
-// attention's output: of a layer, whose backward pass needs most, the gradient that arrives, L h,
-// and beside it the largest of
+// attention's output: of a layer's forward pass its output, L h, and partial sums T h (+ L h) of
+// what comes before; of its backward pass the gradient that arrives, L h, and beside it the largest
+// of
 //   G + T f (3 T f with a gate)   gradients within the MLP
 //   T w + T h (+ L h)             partial sums of its input's gradient (and their scattering)
 //   G + T o                       gradient of the attention's output
 //   T (o + q)                     of queries, keys and values
 //   T q + T h (+ L h)
+// Where weight passes are put off, what their products read stays until the layer's backward pass
+// ends: G more with each of the MLP's lines, and beside the attention's G more and what the MLP
+// leaves, T w + 2 G or T w + L h.
+// With overlap_tp_comm the input is gathered beside partial sums of its gradient: G more there, of
+// the head too.
 // Of the embedding and of the head partial sums T h (+ L h), or the gradient with its gathered
-// form; of the head also four fp32 values a token for the loss.
+// form; of the head's forward pass gathered tokens or four fp32 values a token for the loss.
 PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& training,
-                              const LocalShape& shape);
-
-// Whether a pipeline stage holds an activation that it received ahead of its turn while a backward
-// pass runs. Interleaved stages receive ahead; with a single round of micro-batches only those of
-// the second half, but for the last, still do so once their backward passes have begun.
-bool HoldsTransferInBackward(const ParallelSpec& parallel, int64_t num_microbatches, int stage);
+                              const ParallelSpec& parallel, const LocalShape& shape);
 
 }  // namespace tessera::spec

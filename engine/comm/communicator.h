@@ -70,7 +70,9 @@ class Communicator {
   void Send(const void* data, int64_t count, base::DType dtype, int peer, int tag);
   void Recv(void* data, int64_t count, base::DType dtype, int peer, int tag);
   virtual void GroupStart() = 0;
-  virtual void GroupEnd() = 0;
+  void GroupEnd() { GroupEndAsync()->Wait(); }
+  // Posts the group; its operations complete at the handle's Wait, in any order among each other.
+  virtual std::unique_ptr<CommHandle> GroupEndAsync() = 0;
   // Asynchronous send and receive, outside groups.
   std::unique_ptr<CommHandle> SendAsync(const void* data, int64_t count, base::DType dtype,
                                         int peer, int tag);

@@ -175,11 +175,11 @@ void NcclCommunicator::GroupStart() {
   in_group_ = true;
 }
 
-void NcclCommunicator::GroupEnd() {
+std::unique_ptr<CommHandle> NcclCommunicator::GroupEndAsync() {
   TESSERA_CHECK(in_group_, name(), ": GroupEnd without GroupStart");
   in_group_ = false;
   const std::vector<Message> messages = std::exchange(grouped_, {});
-  if (messages.empty()) return;
+  if (messages.empty()) return std::make_unique<DoneHandle>();
   const auto exchange = [&](ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclGroupStart();
     for (size_t i = 0; i < messages.size() && result == ncclSuccess; ++i) {
@@ -188,7 +188,7 @@ void NcclCommunicator::GroupEnd() {
     const ncclResult_t end = ncclGroupEnd();
     return result == ncclSuccess ? end : result;
   };
-  Post("exchange of messages", exchange)->Wait();
+  return Post("exchange of messages", exchange);
 }
 
 void NcclCommunicator::Abort(const std::string& reason) { group_->world().Fail(reason); }

@@ -36,7 +36,7 @@ class NcclCommunicator final : public Communicator {
   const std::string& name() const override { return group_->info().name; }
 
   void GroupStart() override;
-  void GroupEnd() override;
+  std::unique_ptr<CommHandle> GroupEndAsync() override;
   // Waits on the host for the other ranks: for the start of a run.
   std::unique_ptr<Communicator> Split(int color, int key, const std::string& name) override;
   void Abort(const std::string& reason) override;

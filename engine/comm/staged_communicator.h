@@ -33,7 +33,7 @@ class StagedCommunicator final : public Communicator {
   const std::string& name() const override { return inner_.name(); }
 
   void GroupStart() override;
-  void GroupEnd() override;
+  std::unique_ptr<CommHandle> GroupEndAsync() override;
   std::unique_ptr<Communicator> Split(int color, int key, const std::string& name) override;
   void Abort(const std::string& reason) override { inner_.Abort(reason); }
   double blocked_s() const override { return blocked_s_; }
@@ -55,6 +55,7 @@ class StagedCommunicator final : public Communicator {
 
  private:
   class Handle;
+  class GroupHandle;
   // Memory of the inner communicator's kind.
   struct Block {
     std::unique_ptr<std::byte[]> host;

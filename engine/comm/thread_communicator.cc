@@ -167,7 +167,20 @@ void ThreadCommunicator::GroupStart() {
   in_group_ = true;
 }
 
-void ThreadCommunicator::GroupEnd() {
+// Operations of a group, waited for in the order in which they were posted.
+class ThreadCommunicator::GroupHandle final : public CommHandle {
+ public:
+  explicit GroupHandle(std::vector<std::unique_ptr<CommHandle>> handles)
+      : handles_(std::move(handles)) {}
+  void Wait() override {
+    for (const auto& handle : handles_) handle->Wait();
+  }
+
+ private:
+  std::vector<std::unique_ptr<CommHandle>> handles_;
+};
+
+std::unique_ptr<CommHandle> ThreadCommunicator::GroupEndAsync() {
   TESSERA_CHECK(in_group_, name(), ": GroupEnd without GroupStart");
   in_group_ = false;
   std::vector<std::unique_ptr<CommHandle>> handles;
@@ -179,7 +192,7 @@ void ThreadCommunicator::GroupEnd() {
   for (const auto& [peer, envelope, data] : std::exchange(grouped_sends_, {})) {
     handles.push_back(std::make_unique<SendHandle>(*this, peer, envelope, data));
   }
-  for (const auto& handle : handles) handle->Wait();
+  return std::make_unique<GroupHandle>(std::move(handles));
 }
 
 std::string ThreadCommunicator::Describe(const PendingSend& send, int peer) const {

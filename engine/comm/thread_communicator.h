@@ -21,7 +21,7 @@ class ThreadCommunicator final : public Communicator {
   const std::string& name() const override { return group_.name(); }
 
   void GroupStart() override;
-  void GroupEnd() override;
+  std::unique_ptr<CommHandle> GroupEndAsync() override;
   std::unique_ptr<Communicator> Split(int color, int key, const std::string& name) override;
   void Abort(const std::string& reason) override;
   double blocked_s() const override { return blocked_s_; }
@@ -45,6 +45,7 @@ class ThreadCommunicator final : public Communicator {
   class CollectiveHandle;
   class SendHandle;
   class RecvHandle;
+  class GroupHandle;
   struct GroupedSend {
     int peer = 0;
     Envelope envelope;

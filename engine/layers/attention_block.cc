@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/layers/linear.h"
+#include "engine/layers/column_parallel.h"
 #include "engine/layers/rope_frequencies.h"
 #include "engine/layers/token_exchange.h"
 
@@ -58,7 +58,7 @@ Buffer AttentionBlock::Forward(kernels::ConstArray x, AttentionStash& stash) con
   }
   Rope(stash.qkv.array(), /*inverse=*/false);
   stash.output = context_.Activation(shape.tokens * shape.attention_width);
-  AttentionForward(stash);
+  AttentionForward(stash, stash.output.array());
   if (context_.parallel.recompute == spec::Recompute::kSelective) stash.stats.Reset();
 
   PartialSum partial(context_, context_.LocalTokens(Lifetime::kStep));
@@ -74,7 +74,7 @@ Buffer AttentionBlock::Forward(kernels::ConstArray x, AttentionStash& stash) con
   return y;
 }
 
-void AttentionBlock::AttentionForward(AttentionStash& stash) const {
+void AttentionBlock::AttentionForward(AttentionStash& stash, kernels::Array output) const {
   const spec::LocalShape& shape = context_.shape;
   const base::AttentionStats kind = StatsKind(context_.parallel);
   stash.stats = AllocateStats(context_, kind);
@@ -82,7 +82,7 @@ void AttentionBlock::AttentionForward(AttentionStash& stash) const {
   context_.backend.AttentionForward({.q = qkv,
                                      .k = qkv.At(KeyOffset(shape)),
                                      .v = qkv.At(ValueOffset(shape)),
-                                     .out = stash.output.array(),
+                                     .out = output,
                                      .stats = stash.stats.array(),
                                      .stats_kind = kind,
                                      .batch = shape.batch,
@@ -96,38 +96,43 @@ void AttentionBlock::AttentionForward(AttentionStash& stash) const {
 }
 
 void AttentionBlock::Backward(kernels::ConstArray x, AttentionStash& stash, Buffer& dy) const {
+  const kernels::ConstArray residual_grad = dy.array();
+  const kernels::Array output = stash.output.array();
   Buffer doutput = OutputBackward(stash, dy);
-  Buffer dqkv = CoreBackward(stash, doutput);
+  Buffer dqkv = CoreBackward(stash, output, doutput);
   doutput.Reset();
   Buffer dnorm = QkvBackward(stash, dqkv);
-  norm_.Backward(x, stash.norm, /*residual_grad=*/dy.array(), dnorm.array());
+  norm_.Backward(x, stash.norm, residual_grad, dnorm.array());
   dy = std::move(dnorm);
 }
 
 // Gradient of the attention's output [tokens, attention_width].
-Buffer AttentionBlock::OutputBackward(const AttentionStash& stash, const Buffer& dy) const {
+Buffer AttentionBlock::OutputBackward(AttentionStash& stash, Buffer& dy) const {
   const spec::LocalShape& shape = context_.shape;
   LinearBiasGradient(context_, dy.array(), shape.local_tokens, shape.hidden, output_bias_.grad);
   Buffer gathered;
-  const kernels::ConstArray dy_all = GatherTokens(context_, dy.array(), gathered);
+  const kernels::ConstArray dy_all =
+      GatherTokens(context_, dy.array(), gathered, context_.OperandLifetime());
   Buffer doutput = context_.Workspace(shape.tokens * shape.attention_width);
   const LinearShape linear{shape.tokens, shape.hidden, shape.attention_width};
   LinearDataGradient(context_, linear, dy_all, output_weight_.weight, doutput.array());
-  LinearWeightGradient(context_, linear, dy_all, stash.output.array(), output_weight_.grad);
+  LinearWeightGradient(context_, linear, gathered ? gathered : dy, stash.output,
+                       output_weight_.grad);
   return doutput;
 }
 
 // Gradient of q, k, v before the rotation [tokens, qkv_width].
-Buffer AttentionBlock::CoreBackward(AttentionStash& stash, const Buffer& doutput) const {
+Buffer AttentionBlock::CoreBackward(AttentionStash& stash, kernels::Array output,
+                                    const Buffer& doutput) const {
   const spec::LocalShape& shape = context_.shape;
-  if (context_.parallel.recompute == spec::Recompute::kSelective) AttentionForward(stash);
-  Buffer dqkv = context_.Workspace(shape.tokens * shape.qkv_width);
+  if (context_.parallel.recompute == spec::Recompute::kSelective) AttentionForward(stash, output);
+  Buffer dqkv = context_.Workspace(shape.tokens * shape.qkv_width, context_.OperandLifetime());
   const kernels::ConstArray qkv = stash.qkv.array();
   context_.backend.AttentionBackward({.dout = doutput.array(),
                                       .q = qkv,
                                       .k = qkv.At(KeyOffset(shape)),
                                       .v = qkv.At(ValueOffset(shape)),
-                                      .out = stash.output.array(),
+                                      .out = output,
                                       .stats = stash.stats.array(),
                                       .dq = dqkv.array(),
                                       .dk = dqkv.array().At(KeyOffset(shape)),
@@ -147,17 +152,11 @@ Buffer AttentionBlock::CoreBackward(AttentionStash& stash, const Buffer& doutput
 }
 
 // Gradient of the norm's output [local_tokens, hidden].
-Buffer AttentionBlock::QkvBackward(const AttentionStash& stash, const Buffer& dqkv) const {
+Buffer AttentionBlock::QkvBackward(AttentionStash& stash, Buffer& dqkv) const {
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, shape.qkv_width, shape.hidden};
   LinearBiasGradient(context_, dqkv.array(), shape.tokens, shape.qkv_width, qkv_bias_.grad);
-  PartialSum partial(context_, context_.LocalTokens());
-  LinearDataGradient(context_, linear, dqkv.array(), qkv_weight_.weight, partial.part());
-  Buffer dnorm = partial.Reduce();
-  Buffer gathered;
-  const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
-  LinearWeightGradient(context_, linear, dqkv.array(), input, qkv_weight_.grad);
-  return dnorm;
+  return ColumnParallelBackward(context_, linear, dqkv, stash.norm.output, qkv_weight_);
 }
 
 void AttentionBlock::Rope(kernels::Array qkv, bool inverse) const {

@@ -27,10 +27,11 @@ class AttentionBlock {
   void Backward(kernels::ConstArray x, AttentionStash& stash, Buffer& dy) const;
 
  private:
-  void AttentionForward(AttentionStash& stash) const;
-  Buffer OutputBackward(const AttentionStash& stash, const Buffer& dy) const;
-  Buffer CoreBackward(AttentionStash& stash, const Buffer& doutput) const;
-  Buffer QkvBackward(const AttentionStash& stash, const Buffer& dqkv) const;
+  // Writes the attention's output and stash.stats.
+  void AttentionForward(AttentionStash& stash, kernels::Array output) const;
+  Buffer OutputBackward(AttentionStash& stash, Buffer& dy) const;
+  Buffer CoreBackward(AttentionStash& stash, kernels::Array output, const Buffer& doutput) const;
+  Buffer QkvBackward(AttentionStash& stash, Buffer& dqkv) const;
   void Rope(kernels::Array qkv, bool inverse) const;
 
   const LayerContext& context_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/layers/linear.h"
+#include "engine/layers/column_parallel.h"
 #include "engine/layers/token_exchange.h"
 
 namespace tessera::engine {
@@ -84,14 +84,7 @@ void Head::Loss(HeadStash& stash) const {
 Buffer Head::Backward(HeadStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, shape.vocab, shape.hidden};
-  PartialSum partial(context_, context_.LocalTokens());
-  LinearDataGradient(context_, linear, stash.dlogits.array(), weight_.weight, partial.part());
-  Buffer dx = partial.Reduce();
-  {
-    Buffer gathered;
-    const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
-    LinearWeightGradient(context_, linear, stash.dlogits.array(), input, weight_.grad);
-  }
+  Buffer dx = ColumnParallelBackward(context_, linear, stash.dlogits, stash.norm.output, weight_);
   norm_.Backward(stash.input.array(), stash.norm, /*residual_grad=*/nullptr, dx.array());
   stash = {};
   return dx;

@@ -4,6 +4,7 @@
 #include "cost_model/spec/op_list.h"
 #include "cost_model/spec/training_spec.h"
 #include "engine/comm/process_groups.h"
+#include "engine/layers/weight_products.h"
 #include "engine/tensor/memory_pool.h"
 #include "engine/tensor/span_log.h"
 #include "kernels/backend.h"
@@ -26,6 +27,7 @@ struct LayerContext {
   spec::LocalShape shape;
   const LossTarget& loss;
   SpanLog& tensor_comm;  // exposed tensor-parallel communication
+  BackwardPart& part;
 
   // In the activations' type.
   Buffer Activation(int64_t elements) const {
@@ -38,6 +40,12 @@ struct LayerContext {
   // [local_tokens, hidden]
   Buffer LocalTokens(Lifetime lifetime = Lifetime::kPass) const {
     return Workspace(shape.local_tokens * shape.hidden, lifetime);
+  }
+  // Of gradients that products of weight gradients read: kept beyond the pass where the schedule
+  // puts these products off.
+  Lifetime OperandLifetime() const {
+    return parallel.schedule == spec::ScheduleKind::kZeroBubbleH1 ? Lifetime::kStep
+                                                                  : Lifetime::kPass;
   }
   // In fp32 whatever the precision: what norms and the softmax keep; values of rows.
   Buffer Statistics(int64_t elements) const {

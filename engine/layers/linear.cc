@@ -1,5 +1,7 @@
 #include "engine/layers/linear.h"
 
+#include <utility>
+
 namespace tessera::engine {
 namespace {
 
@@ -57,19 +59,27 @@ void LinearDataGradient(const LayerContext& context, const LinearShape& shape,
   context.backend.MatMul(args);
 }
 
-void LinearWeightGradient(const LayerContext& context, const LinearShape& shape,
-                          kernels::ConstArray dy, kernels::ConstArray x, kernels::Array dweight) {
-  context.backend.MatMul({.a = dy,
-                          .b = x,
-                          .c = dweight,
-                          .m = shape.out,
-                          .n = shape.in,
-                          .k = shape.rows,
-                          .lda = shape.out,
-                          .ldb = shape.in,
-                          .ldc = shape.in,
-                          .layout = base::MatMulLayout::kTN,
-                          .accumulate = true});
+void LinearWeightGradient(const LayerContext& context, const LinearShape& shape, Buffer& dy,
+                          Buffer& x, kernels::Array dweight) {
+  const kernels::MatMulArgs args{.a = dy.array(),
+                                 .b = x.array(),
+                                 .c = dweight,
+                                 .m = shape.out,
+                                 .n = shape.in,
+                                 .k = shape.rows,
+                                 .lda = shape.out,
+                                 .ldb = shape.in,
+                                 .ldc = shape.in,
+                                 .layout = base::MatMulLayout::kTN,
+                                 .accumulate = true};
+  WeightProducts* const put_off = context.part.put_off;
+  if (put_off == nullptr) {
+    context.backend.MatMul(args);
+    return;
+  }
+  put_off->Add([&backend = context.backend, args] { backend.MatMul(args); });
+  put_off->Keep(std::move(dy));
+  put_off->Keep(std::move(x));
 }
 
 void LinearBiasGradient(const LayerContext& context, kernels::ConstArray dy, int64_t rows,

@@ -23,9 +23,10 @@ void LinearGeluForward(const LayerContext& context, const LinearShape& shape, ke
 void LinearDataGradient(const LayerContext& context, const LinearShape& shape,
                         kernels::ConstArray dy, kernels::ConstArray weight, kernels::Array dx,
                         kernels::ConstArray pre = {});
-// dW[out, in] += dy[rows, out]^T x[rows, in].
-void LinearWeightGradient(const LayerContext& context, const LinearShape& shape,
-                          kernels::ConstArray dy, kernels::ConstArray x, kernels::Array dweight);
+// dW[out, in] += dy[rows, out]^T x[rows, in]. In a pass that puts these products off the buffers of
+// dy and x move there and are empty afterwards; their memory stays as it is.
+void LinearWeightGradient(const LayerContext& context, const LinearShape& shape, Buffer& dy,
+                          Buffer& x, kernels::Array dweight);
 // dbias[out] += sum over rows of dy; nothing where dbias is absent.
 void LinearBiasGradient(const LayerContext& context, kernels::ConstArray dy, int64_t rows,
                         int64_t width, kernels::Array dbias);

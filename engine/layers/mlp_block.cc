@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/layers/linear.h"
+#include "engine/layers/column_parallel.h"
 #include "engine/layers/token_exchange.h"
 
 namespace tessera::engine {
@@ -61,26 +61,30 @@ Buffer MlpBlock::ForwardFromActivation(const MlpStash& stash, Buffer output) con
   return y;
 }
 
-void MlpBlock::Backward(const MlpStash& stash, Buffer& dy) const {
+void MlpBlock::Backward(MlpStash& stash, Buffer& dy) const {
+  const kernels::ConstArray residual_grad = dy.array();
   Buffer dpre = DownBackward(stash, dy);
   Buffer dnorm = FirstBackward(stash, dpre);
-  norm_.Backward(stash.input.array(), stash.norm, /*residual_grad=*/dy.array(), dnorm.array());
+  norm_.Backward(stash.input.array(), stash.norm, residual_grad, dnorm.array());
   dy = std::move(dnorm);
 }
 
 // Gradient of the pre-activation [tokens, first_width].
-Buffer MlpBlock::DownBackward(const MlpStash& stash, const Buffer& dy) const {
+Buffer MlpBlock::DownBackward(MlpStash& stash, Buffer& dy) const {
   const spec::LocalShape& shape = context_.shape;
   LinearBiasGradient(context_, dy.array(), shape.local_tokens, shape.hidden, down_bias_.grad);
   Buffer gathered;
-  const kernels::ConstArray dy_all = GatherTokens(context_, dy.array(), gathered);
+  const kernels::ConstArray dy_all =
+      GatherTokens(context_, dy.array(), gathered, context_.OperandLifetime());
   const LinearShape linear{shape.tokens, shape.hidden, shape.ffn};
-  Buffer dactivation = context_.Workspace(shape.tokens * shape.ffn);
+  Buffer dactivation = context_.Workspace(
+      shape.tokens * shape.ffn, is_gated() ? Lifetime::kPass : context_.OperandLifetime());
   LinearDataGradient(context_, linear, dy_all, down_weight_.weight, dactivation.array(),
                      is_gated() ? nullptr : stash.pre_activation.array());
-  LinearWeightGradient(context_, linear, dy_all, stash.activation.array(), down_weight_.grad);
+  LinearWeightGradient(context_, linear, gathered ? gathered : dy, stash.activation,
+                       down_weight_.grad);
   if (!is_gated()) return dactivation;
-  Buffer dpre = context_.Workspace(shape.tokens * first_width());
+  Buffer dpre = context_.Workspace(shape.tokens * first_width(), context_.OperandLifetime());
   context_.backend.SwiGluBackward({.dy = dactivation.array(),
                                    .gate_up = stash.pre_activation.array(),
                                    .dgate_up = dpre.array(),
@@ -90,17 +94,11 @@ Buffer MlpBlock::DownBackward(const MlpStash& stash, const Buffer& dy) const {
 }
 
 // Gradient of the norm's output [local_tokens, hidden].
-Buffer MlpBlock::FirstBackward(const MlpStash& stash, const Buffer& dpre) const {
+Buffer MlpBlock::FirstBackward(MlpStash& stash, Buffer& dpre) const {
   const spec::LocalShape& shape = context_.shape;
   const LinearShape linear{shape.tokens, first_width(), shape.hidden};
   LinearBiasGradient(context_, dpre.array(), shape.tokens, first_width(), first_bias_.grad);
-  PartialSum partial(context_, context_.LocalTokens());
-  LinearDataGradient(context_, linear, dpre.array(), first_weight_.weight, partial.part());
-  Buffer dnorm = partial.Reduce();
-  Buffer gathered;
-  const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
-  LinearWeightGradient(context_, linear, dpre.array(), input, first_weight_.grad);
-  return dnorm;
+  return ColumnParallelBackward(context_, linear, dpre, stash.norm.output, first_weight_);
 }
 
 }  // namespace tessera::engine

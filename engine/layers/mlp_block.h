@@ -22,11 +22,11 @@ class MlpBlock {
   // The rest: returns stash.input + mlp(norm(stash.input)), [local_tokens, hidden], in `output`.
   Buffer ForwardFromActivation(const MlpStash& stash, Buffer output) const;
   // `dy`: gradient of the result; becomes the gradient of stash.input.
-  void Backward(const MlpStash& stash, Buffer& dy) const;
+  void Backward(MlpStash& stash, Buffer& dy) const;
 
  private:
-  Buffer DownBackward(const MlpStash& stash, const Buffer& dy) const;
-  Buffer FirstBackward(const MlpStash& stash, const Buffer& dpre) const;
+  Buffer DownBackward(MlpStash& stash, Buffer& dy) const;
+  Buffer FirstBackward(MlpStash& stash, Buffer& dpre) const;
   bool is_gated() const { return context_.model.activation == spec::ActivationKind::kSwiGlu; }
   int64_t first_width() const { return is_gated() ? 2 * context_.shape.ffn : context_.shape.ffn; }
 

@@ -10,8 +10,11 @@ StageModel::StageModel(const LayerContext& context, const ParameterStore& store,
                        const spec::VirtualStage& stage)
     : context_(context), stage_(stage) {
   if (stage.has_embedding) embedding_.emplace(context, store);
+  const int num_recomputed = context.parallel.recompute == spec::Recompute::kFull
+                                 ? spec::RecomputedLayers(context.parallel, stage)
+                                 : 0;
   for (int i = 0; i < stage.num_layers; ++i) {
-    layers_.emplace_back(context, store, stage.first_layer + i);
+    layers_.emplace_back(context, store, stage.first_layer + i, i < num_recomputed);
   }
   if (stage.has_head) head_.emplace(context, store);
 }
@@ -46,13 +49,39 @@ Buffer StageModel::Forward(int microbatch, const Microbatch& data, Buffer input)
 
 Buffer StageModel::Backward(int microbatch, Buffer dy,
                             const std::function<void(int layer)>& layer_done) {
+  return BackwardThrough(microbatch, std::move(dy), nullptr, layer_done);
+}
+
+Buffer StageModel::BackwardInput(int microbatch, Buffer dy) {
+  const auto [put_off, is_new] = put_off_.try_emplace(microbatch, layers_.size());
+  TESSERA_CHECK(is_new, "micro-batch ", microbatch, " went backward twice on stage ", stage_.index);
+  return BackwardThrough(microbatch, std::move(dy), &put_off->second, {});
+}
+
+void StageModel::BackwardWeight(int microbatch, const std::function<void(int layer)>& layer_done) {
+  const auto found = put_off_.find(microbatch);
+  TESSERA_CHECK(found != put_off_.end(), "no products of micro-batch ", microbatch,
+                " are put off on stage ", stage_.index);
+  for (size_t i = layers_.size(); i-- > 0;) {
+    found->second[i].Run();
+    if (layer_done) layer_done(stage_.first_layer + static_cast<int>(i));
+  }
+  put_off_.erase(found);
+}
+
+// `put_off`: where the layers' products go that give weight gradients; null, and they run.
+Buffer StageModel::BackwardThrough(int microbatch, Buffer dy, Products* put_off,
+                                   const std::function<void(int layer)>& layer_done) {
   const auto found = stashes_.find(microbatch);
   TESSERA_CHECK(found != stashes_.end(), "micro-batch ", microbatch, " goes backward on stage ",
                 stage_.index, " before it went forward");
   Stash& stash = found->second;
   if (head_) dy = head_->Backward(stash.head);
   for (size_t i = layers_.size(); i-- > 0;) {
+    if (put_off != nullptr) context_.part.put_off = &(*put_off)[i];
     layers_[i].Backward(stash.layers[i], dy);
+    if (put_off != nullptr) (*put_off)[i].HoldOperands();
+    context_.part.put_off = nullptr;
     if (layer_done) layer_done(stage_.first_layer + static_cast<int>(i));
   }
   if (embedding_) {

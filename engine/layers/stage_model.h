@@ -31,6 +31,10 @@ class StageModel {
   // once the pass has changed its gradients.
   Buffer Backward(int microbatch, Buffer dy, const std::function<void(int layer)>& layer_done);
 
+  // The same in two parts: without the products that give the layers' weight gradients, and these.
+  Buffer BackwardInput(int microbatch, Buffer dy);
+  void BackwardWeight(int microbatch, const std::function<void(int layer)>& layer_done);
+
   const spec::VirtualStage& stage() const { return stage_; }
 
  private:
@@ -39,14 +43,18 @@ class StageModel {
     std::vector<LayerStash> layers;
     HeadStash head;
   };
+  using Products = std::vector<WeightProducts>;  // by layer
   Buffer CopyTokens(const int32_t* host) const;
+  Buffer BackwardThrough(int microbatch, Buffer dy, Products* put_off,
+                         const std::function<void(int layer)>& layer_done);
 
   const LayerContext& context_;
   spec::VirtualStage stage_;
   std::optional<Embedding> embedding_;
   std::vector<TransformerLayer> layers_;
   std::optional<Head> head_;
-  std::map<int, Stash> stashes_;  // by micro-batch
+  std::map<int, Stash> stashes_;     // by micro-batch
+  std::map<int, Products> put_off_;  // by micro-batch
 };
 
 }  // namespace tessera::engine

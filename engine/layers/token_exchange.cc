@@ -5,15 +5,26 @@
 namespace tessera::engine {
 
 kernels::ConstArray GatherTokens(const LayerContext& context, kernels::ConstArray local,
-                                 Buffer& storage) {
-  const spec::LocalShape& shape = context.shape;
-  if (!shape.sequence_parallel) return local;
-  storage = context.Workspace(shape.tokens * shape.hidden);
-  context.tensor_comm.Run([&] {
-    context.groups.tensor->AllGather(local.data, storage.data(), shape.local_tokens * shape.hidden,
-                                     storage.dtype());
+                                 Buffer& storage, Lifetime lifetime) {
+  storage = TokenGather(context, local, lifetime).Finish();
+  return storage ? storage.array() : local;
+}
+
+void TokenGather::Start() {
+  const spec::LocalShape& shape = context_.shape;
+  if (!shape.sequence_parallel) return;
+  gathered_ = context_.Workspace(shape.tokens * shape.hidden, lifetime_);
+  under_way_ = context_.groups.tensor->AllGatherAsync(
+      local_.data, gathered_.data(), shape.local_tokens * shape.hidden, gathered_.dtype());
+}
+
+Buffer TokenGather::Finish() {
+  if (!context_.shape.sequence_parallel) return {};
+  context_.tensor_comm.Run([&] {
+    if (!under_way_) Start();
+    std::exchange(under_way_, nullptr)->Wait();
   });
-  return storage.array();
+  return std::move(gathered_);
 }
 
 PartialSum::PartialSum(const LayerContext& context, Buffer sum)
@@ -22,20 +33,29 @@ PartialSum::PartialSum(const LayerContext& context, Buffer sum)
   if (shape.sequence_parallel) part_ = context.Workspace(shape.tokens * shape.hidden);
 }
 
-Buffer PartialSum::Reduce() {
+void PartialSum::Start() {
   const spec::LocalShape& shape = context_.shape;
   Communicator& group = *context_.groups.tensor;
   const int64_t elements = shape.local_tokens * shape.hidden;
+  is_started_ = true;
   if (part_) {
-    context_.tensor_comm.Run([&] {
-      group.ReduceScatter(part_.data(), sum_.data(), elements, sum_.dtype(), base::ReduceOp::kSum);
-    });
-    part_.Reset();
+    under_way_ = group.ReduceScatterAsync(part_.data(), sum_.data(), elements, sum_.dtype(),
+                                          base::ReduceOp::kSum);
   } else if (group.size() > 1) {
-    context_.tensor_comm.Run([&] {
-      group.AllReduce(sum_.data(), sum_.data(), elements, sum_.dtype(), base::ReduceOp::kSum);
-    });
+    under_way_ = group.AllReduceAsync(sum_.data(), sum_.data(), elements, sum_.dtype(),
+                                      base::ReduceOp::kSum);
   }
+}
+
+void PartialSum::Wait() {
+  if (!under_way_) return;
+  context_.tensor_comm.Run([&] { std::exchange(under_way_, nullptr)->Wait(); });
+  part_.Reset();
+}
+
+Buffer PartialSum::Reduce() {
+  if (!is_started_) Start();
+  Wait();
   return std::move(sum_);
 }
 

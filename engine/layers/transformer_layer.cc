@@ -12,7 +12,7 @@ Buffer TransformerLayer::Forward(Buffer x, LayerStash& stash) const {
   Buffer y = context_.LocalTokens(Lifetime::kStep);
   ForwardInner(stash);
   y = mlp_.ForwardFromActivation(stash.mlp, std::move(y));
-  if (context_.parallel.recompute == spec::Recompute::kFull) {
+  if (is_recomputed_) {
     stash.attention = {};
     stash.mlp = {};
   }
@@ -27,7 +27,7 @@ void TransformerLayer::ForwardInner(LayerStash& stash) const {
 }
 
 void TransformerLayer::Backward(LayerStash& stash, Buffer& dy) const {
-  if (context_.parallel.recompute == spec::Recompute::kFull) ForwardInner(stash);
+  if (is_recomputed_) ForwardInner(stash);
   mlp_.Backward(stash.mlp, dy);
   attention_.Backward(stash.input.array(), stash.attention, dy);
   stash = {};

@@ -15,8 +15,13 @@ struct LayerStash {
 // A transformer block: attention and MLP with residuals, and its recomputation.
 class TransformerLayer {
  public:
-  TransformerLayer(const LayerContext& context, const ParameterStore& store, int layer)
-      : context_(context), attention_(context, store, layer), mlp_(context, store, layer) {}
+  // `is_recomputed`: keeps its input alone for the backward pass.
+  TransformerLayer(const LayerContext& context, const ParameterStore& store, int layer,
+                   bool is_recomputed)
+      : context_(context),
+        is_recomputed_(is_recomputed),
+        attention_(context, store, layer),
+        mlp_(context, store, layer) {}
 
   // Takes x [local_tokens, hidden], returns the layer's output of that shape.
   Buffer Forward(Buffer x, LayerStash& stash) const;
@@ -27,6 +32,7 @@ class TransformerLayer {
   void ForwardInner(LayerStash& stash) const;
 
   const LayerContext& context_;
+  bool is_recomputed_;
   AttentionBlock attention_;
   MlpBlock mlp_;
 };

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,7 +25,11 @@ class PipelineRunner : public StageRunner {
 
   void Forward(const spec::Action& action) override;
   void Backward(const spec::Action& action) override;
+  void BackwardInput(const spec::Action& action) override;
+  void BackwardWeight(const spec::Action& action) override;
   void Exchange(std::span<const spec::Action> transfers) override;
+  bool AwaitInput(const spec::Action& pass) override;
+  bool AwaitAll() override;
   size_t Mark() override { return context_.backend.Mark(); }
   int64_t HeldBytes() const override { return context_.pool.live_bytes(); }
 
@@ -32,18 +37,33 @@ class PipelineRunner : public StageRunner {
   using Key = std::pair<int, int>;  // virtual stage, micro-batch
   using Mailbox = std::map<Key, Buffer>;
 
+  // Posted, and not yet waited for.
+  struct ExchangeUnderWay {
+    std::unique_ptr<CommHandle> handle;
+    std::vector<Buffer> outgoing;
+    std::vector<spec::Action> receives;
+    void Wait();
+  };
+
   StageModel& ChunkOf(int virtual_stage);
   bool IsLast(int virtual_stage) const;
+  // layer_done where the action is the last one that changes its layers' gradients, else none.
+  std::function<void(int)> LayerDoneOf(const spec::Action& action) const;
+  // Gradient of the output: received, or none on the last virtual stage.
+  Buffer TakeGradient(const spec::Action& action);
+  // Moves what was received out of a mailbox, whole.
+  Buffer TakeReceived(Mailbox& mailbox, Key key);
   // Moves a buffer out of a mailbox, which must hold it.
   static Buffer Take(Mailbox& mailbox, Key key);
-  void Post(const spec::Action& transfer, std::vector<Buffer>& in_flight);
+  void Post(const spec::Action& transfer, std::vector<Buffer>& outgoing);
 
   const LayerContext& context_;
   std::vector<StageModel>& chunks_;
   std::function<Microbatch(int)> data_;
-  std::map<int, int> last_microbatch_;  // that goes backward, by virtual stage
+  std::map<int, int> last_microbatch_;  // that changes gradients of layers, by virtual stage
   std::function<void(int)> layer_done_;
   int num_stages_;
+  std::vector<ExchangeUnderWay> under_way_;
   Mailbox activations_in_;
   Mailbox activations_out_;
   Mailbox gradients_in_;

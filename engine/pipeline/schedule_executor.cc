@@ -25,8 +25,10 @@ void Run(std::span<const spec::Action> call, StageRunner& runner) {
       runner.Backward(call.front());
       return;
     case spec::ActionKind::kBackwardInput:
+      runner.BackwardInput(call.front());
+      return;
     case spec::ActionKind::kBackwardWeight:
-      TESSERA_CHECK(false, "half a backward pass, ", spec::ToString(call.front()));
+      runner.BackwardWeight(call.front());
       return;
     default:
       runner.Exchange(call);
@@ -41,16 +43,23 @@ MarkedTimeline ExecuteSchedule(const std::vector<spec::Action>& actions, StageRu
   timeline.actions.reserve(actions.size());
   size_t mark = runner.Mark();
   timeline.memory.push_back({mark, runner.HeldBytes()});
+  const auto mark_wait = [&](bool has_waited) {
+    if (!has_waited) return;
+    const size_t begin = mark;
+    mark = runner.Mark();
+    timeline.waits.push_back({begin, mark});
+  };
   while (timeline.actions.size() < actions.size()) {
     const std::span<const spec::Action> call = OneCall(actions, timeline.actions.size());
+    const bool is_pass = !spec::IsTransfer(call.front().kind);
+    if (is_pass) mark_wait(runner.AwaitInput(call.front()));
     const size_t begin = mark;
     Run(call, runner);
     mark = runner.Mark();
     for (const spec::Action& action : call) timeline.actions.push_back({action, begin, mark});
-    if (!spec::IsTransfer(call.front().kind)) {
-      timeline.memory.push_back({mark, runner.HeldBytes()});
-    }
+    if (is_pass) timeline.memory.push_back({mark, runner.HeldBytes()});
   }
+  mark_wait(runner.AwaitAll());
   return timeline;
 }
 

@@ -25,9 +25,6 @@ void AddModelLimits(const spec::Plan& plan, std::vector<std::string>& reasons) {
   if (model.num_multi_token_layers > 0) {
     reasons.push_back("multi-token prediction is planned but not executed yet");
   }
-  if (plan.parallel.schedule == spec::ScheduleKind::kZeroBubbleH1) {
-    reasons.push_back("the zb-h1 schedule is planned but not executed yet, use --schedule 1f1b");
-  }
   const spec::Precision precision = plan.training.precision;
   if (precision == spec::Precision::kFp8 || precision == spec::Precision::kFp4) {
     reasons.push_back(base::Concat("precision ", spec::ToString(precision),
@@ -51,13 +48,9 @@ void AddLayoutLimits(const spec::ParallelSpec& parallel, std::vector<std::string
              spec::ShardGroupSize(parallel) != spec::GradientGroupSize(parallel),
          "sharding within smaller groups (zero_group_size)");
   refuse(parallel.offload_optimizer, "the optimizer on the host (offload_optimizer)");
-  refuse(!parallel.recomputed_layers_per_virtual_stage.empty(),
-         "recomputation of some of the layers (recomputed_layers_per_virtual_stage)");
   refuse(parallel.gradient_reduce_type != base::DType::kFloat32,
          "reduction of gradients in a 16-bit type (gradient_reduce_type)");
   refuse(parallel.overlap_param_gather, "overlapped gathering of parameters");
-  refuse(parallel.overlap_tp_comm, "overlapped tensor-parallel communication");
-  refuse(parallel.scatter_gather_transfers, "scatter-gather of pipeline transfers");
 }
 
 std::vector<std::string> Unsupported(const spec::Plan& plan) {

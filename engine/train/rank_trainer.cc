@@ -74,7 +74,8 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
                .types = spec::TypesOf(plan.training.precision),
                .shape = spec::MakeLocalShape(plan.model, plan.training, plan.parallel),
                .loss = loss_,
-               .tensor_comm = tensor_comm_},
+               .tensor_comm = tensor_comm_,
+               .part = part_},
       stages_(
           spec::StagesOf(spec::PartitionStages(plan.model, plan.parallel), groups_.coord.pipeline)),
       store_(stages_, plan.model, plan.parallel, context_.types, groups_, pool_),

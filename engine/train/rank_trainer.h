@@ -113,6 +113,7 @@ class RankTrainer {
   ProcessGroups groups_;
   SpanLog tensor_comm_;
   LossTarget loss_;
+  BackwardPart part_;
   LayerContext context_;
   std::vector<spec::VirtualStage> stages_;
   ParameterStore store_;

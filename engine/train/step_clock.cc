@@ -36,6 +36,9 @@ spec::TimeBreakdown BreakdownOf(const StepMarks& marks, const std::vector<double
     }
     (action.kind == spec::ActionKind::kForward ? time.forward_s : time.backward_s) += seconds;
   }
+  for (const MarkedSpan& wait : marks.pipeline.waits) {
+    time.bubble_s += times_s.at(wait.end) - times_s.at(wait.begin);
+  }
   for (const auto& [kind, span] : marks.phases) {
     const double seconds = times_s.at(span.end) - times_s.at(span.begin);
     const bool is_data_comm =

@@ -4,7 +4,9 @@
 //
 //   forward, backward   passes, less the tensor-parallel communication within them
 //   tp_comm             from the call of a tensor-parallel collective until its result can be used
-//   pipeline wait       exchanges of the schedule, and blocked at the meeting of all ranks
+//   pipeline wait       exchanges of the schedule, or waiting for those under way, and blocked at
+//   the
+//                       meeting of all ranks
 //   dp_comm             reducing gradients, gathering parameters, as far as they are not hidden
 #pragma once
 

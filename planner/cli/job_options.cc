@@ -87,6 +87,12 @@ void AddChoices(CLI::App& command, JobOptions& options) {
               "sharding); 0: all of them")
       ->check(CLI::NonNegativeNumber)
       ->group("Layout");
+  AddOptional(command, "--microbatch-group-size,--microbatch-group-size-per-virtual-pipeline-stage",
+              options.microbatch_group_size,
+              "Interleaved: micro-batches that go through a chunk before the next one; 0: as many "
+              "as stages")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Layout");
   command
       .add_flag("--offload-optimizer", options.offload_optimizer,
                 "Optimizer state and update on the host")
@@ -97,7 +103,7 @@ void AddChoices(CLI::App& command, JobOptions& options) {
       ->group("Layout");
   command
       .add_flag("--overlap-tp-comm,--tp-comm-overlap", options.overlap_tp_comm,
-                "Tensor-parallel collectives in pieces beside the products next to them")
+                "Tensor-parallel collectives beside the products next to them")
       ->group("Layout");
   command
       .add_flag("--overlap-pp-comm,--overlap-p2p-communication", options.overlap_pp_comm,

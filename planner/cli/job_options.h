@@ -18,7 +18,7 @@ struct JobOptions {
   std::optional<int> num_devices;
   std::optional<int> tensor_parallel_size, pipeline_parallel_size, data_parallel_size;
   std::optional<int> context_parallel_size, expert_parallel_size, expert_tensor_parallel_size;
-  std::optional<int> virtual_pipeline_size, num_recomputed_layers;
+  std::optional<int> virtual_pipeline_size, microbatch_group_size, num_recomputed_layers;
   std::optional<int64_t> micro_batch_size, global_batch_size, sequence_length, steps;
   std::optional<uint64_t> seed;
   std::optional<bool> sequence_parallel;

@@ -116,6 +116,7 @@ void FillFixed(const JobOptions& options, const FileKeys& file, spec::ParallelSp
   if (options.attention) fixed.attention = *spec::AttentionKindFromString(*options.attention);
   if (options.rank_order) fixed.rank_order = *options.rank_order;
   if (options.zero_group_size) fixed.zero_group_size = *options.zero_group_size;
+  if (options.microbatch_group_size) fixed.microbatch_group_size = *options.microbatch_group_size;
   if (options.offload_optimizer) fixed.offload_optimizer = true;
   if (options.overlap_param_gather) fixed.overlap_param_gather = true;
   if (options.overlap_tp_comm) fixed.overlap_tp_comm = true;

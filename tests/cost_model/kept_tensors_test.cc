@@ -16,30 +16,21 @@ int64_t LayerKeptBytes(const Job& job, const ParallelSpec& parallel, const Runti
   return SumBytes(LayerTensorsOf(job.model, job.training, parallel, {}, shape, runtime).kept);
 }
 
-TEST(KeptTensorsTest, ARuntimeOfTesserasBehavioursHoldsWhatTheEngineHolds) {
+TEST(KeptTensorsTest, ARuntimeOfTesserasBehavioursHoldsTheLayersTensors) {
   const Job job = RoundJob(8);
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
     for (const AttentionKind attention : {AttentionKind::kUnfused, AttentionKind::kFlash}) {
-      for (const ScheduleKind schedule :
-           {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kZeroBubbleH1}) {
-        ParallelSpec parallel;
-        parallel.tensor_parallel_size = 2;
-        parallel.pipeline_parallel_size = 2;
-        parallel.sequence_parallel = true;
-        parallel.recompute = recompute;
-        parallel.attention = attention;
-        parallel.schedule = schedule;
-        for (const VirtualStage& stage : PartitionStages(job.model, parallel)) {
-          const StageActivationBytes engine =
-              ActivationBytesOf(job.model, job.training, parallel, stage);
-          const StageActivationBytes runtime =
-              KeptBytesOf(job.model, job.training, parallel, stage, {});
-          EXPECT_EQ(runtime.saved_bytes, engine.saved_bytes);
-          EXPECT_EQ(runtime.layers_bytes, engine.layers_bytes);
-          EXPECT_EQ(runtime.working_bytes, engine.working_bytes);
-          EXPECT_EQ(runtime.weight_operand_bytes, engine.weight_operand_bytes);
-        }
-      }
+      ParallelSpec parallel;
+      parallel.tensor_parallel_size = 2;
+      parallel.sequence_parallel = true;
+      parallel.recompute = recompute;
+      parallel.attention = attention;
+      const LocalShape shape = MakeLocalShape(job.model, job.training, parallel);
+      const LayerTensors tensors = LayerTensorsOf(job.model, job.training, parallel, {}, shape, {});
+      EXPECT_EQ(SumBytes(tensors.kept),
+                SumBytes(LayerSavedTensors(job.model, job.training, parallel, {}, shape)));
+      EXPECT_EQ(SumBytes(tensors.restored),
+                SumBytes(LayerRecomputedTensors(job.model, job.training, parallel, {}, shape)));
     }
   }
 }

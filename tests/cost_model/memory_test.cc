@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost_model/spec/kept_tensors.h"
 #include "cost_model/step_cost.h"
 #include "tests/cost_model/test_jobs.h"
 
@@ -120,7 +121,7 @@ TEST(MemoryTest, ALongScheduleHoldsWhatItsActionsHold) {
     for (int stage = 0; stage < 4; ++stage) {
       std::vector<spec::StageActivationBytes> by_chunk;
       for (const spec::VirtualStage& chunk : spec::StagesOf(stages, stage)) {
-        by_chunk.push_back(spec::ActivationBytesOf(job.model, job.training, parallel, chunk));
+        by_chunk.push_back(spec::KeptBytesOf(job.model, job.training, parallel, chunk, {}));
       }
       EXPECT_EQ(memory[stage].activations_bytes,
                 spec::PeakActivationBytes(schedule.actions_by_stage[stage], 4, by_chunk))
@@ -146,8 +147,8 @@ TEST(MemoryTest, AStageHoldsTheOperandsOfWeightPassesPutOff) {
   parallel.pipeline_parallel_size = 4;
   parallel.schedule = spec::ScheduleKind::kZeroBubbleH1;
   const spec::StageMemory memory = Memory(job, parallel)[2];  // two layers, neither end
-  const int64_t saved = spec::ActivationBytesOf(job.model, job.training, parallel,
-                                                spec::PartitionStages(job.model, parallel)[2])
+  const int64_t saved = spec::KeptBytesOf(job.model, job.training, parallel,
+                                          spec::PartitionStages(job.model, parallel)[2], {})
                             .saved_bytes;
   EXPECT_EQ(memory.activations_bytes, 2 * saved + 2 * (2 * 32 * 1024 * 1024));
 }

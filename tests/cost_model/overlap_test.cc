@@ -58,12 +58,16 @@ TEST(StepCostTest, OverlapHidesTensorParallelCommunication) {
   JobCosts costs(job);
   const double exposed_s = PriceStep(costs, parallel).report.time.tp_comm_s;
   parallel.overlap_tp_comm = true;
-  EXPECT_LT(PriceStep(costs, parallel).report.time.tp_comm_s, exposed_s);
+  const double half_hidden_s = PriceStep(costs, parallel).report.time.tp_comm_s;
+  EXPECT_LT(half_hidden_s, exposed_s);
+  job.runtime.tensor_comm_in_pieces = true;  // the forward pass's too
+  JobCosts pieces(job);
+  EXPECT_LT(PriceStep(pieces, parallel).report.time.tp_comm_s, exposed_s);
   parallel.overlap_tp_comm = false;
+  EXPECT_EQ(PriceStep(pieces, parallel).report.time.tp_comm_s, exposed_s);
   job.runtime.tensor_comm_beside_weight_gradients = true;
   JobCosts beside(job);
-  const double half_hidden_s = PriceStep(beside, parallel).report.time.tp_comm_s;
-  EXPECT_LT(half_hidden_s, exposed_s);
+  EXPECT_EQ(PriceStep(beside, parallel).report.time.tp_comm_s, half_hidden_s);
   job.cluster.collectives.overlap_slowdown = 0.1;
   JobCosts slowed(job);
   EXPECT_GT(PriceStep(slowed, parallel).report.time.tp_comm_s, half_hidden_s);

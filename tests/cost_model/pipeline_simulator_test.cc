@@ -27,36 +27,25 @@ PipelineCosts UniformCosts(int num_virtual_stages, double forward_s, double back
   return costs;
 }
 
-struct Shape {
-  ScheduleKind kind;
-  int num_stages;
-  int num_chunks;
-  int num_microbatches;
-};
+using Shape = PipelineShape;
 
 PipelineSchedule MakeSchedule(const Shape& shape) {
-  switch (shape.kind) {
-    case ScheduleKind::kGPipe:
-      return spec::MakeGPipe(shape.num_stages, shape.num_microbatches);
-    case ScheduleKind::kOneForwardOneBackward:
-      return spec::MakeOneForwardOneBackward(shape.num_stages, shape.num_microbatches);
-    case ScheduleKind::kInterleaved:
-      return spec::MakeInterleaved(shape.num_stages, shape.num_chunks, shape.num_microbatches);
-    case ScheduleKind::kZeroBubbleH1:
-      return spec::MakeZeroBubbleH1(shape.num_stages, shape.num_microbatches);
-  }
-  throw std::logic_error("unknown schedule");
+  return spec::MakeSchedule({.pipeline_parallel_size = shape.num_stages,
+                             .virtual_pipeline_size = shape.num_chunks,
+                             .microbatch_group_size = shape.group_size,
+                             .schedule = shape.kind,
+                             .overlap_pp_comm = shape.overlaps_transfers},
+                            shape.num_microbatches);
 }
 
 double FastMakespan(const Shape& shape, const PipelineCosts& costs) {
-  return FastPipelineTime(shape.kind, shape.num_stages, shape.num_chunks, shape.num_microbatches,
-                          costs)
-      .makespan_s;
+  return FastPipelineTime(shape, costs).makespan_s;
 }
 
 std::string Describe(const Shape& shape) {
   return base::Concat(spec::ToString(shape.kind), " p=", shape.num_stages, " v=", shape.num_chunks,
-                      " m=", shape.num_microbatches);
+                      " m=", shape.num_microbatches, " group=", shape.group_size,
+                      shape.overlaps_transfers ? " overlapped" : "");
 }
 
 // Both ways of pricing must give the makespan expected.
@@ -122,7 +111,7 @@ TEST(PipelineSimulatorTest, ZeroBubbleH1AsCountedByHand) {
   costs.backward_weight_s = {1, 1};
   const Shape shape{ScheduleKind::kZeroBubbleH1, 2, 1, 2};
   ExpectMakespan(shape, costs, 10);
-  const PipelineTime fast = FastPipelineTime(shape.kind, 2, 1, 2, costs);
+  const PipelineTime fast = FastPipelineTime(shape, costs);
   EXPECT_DOUBLE_EQ(fast.stage_end_s[0], 10);
   EXPECT_DOUBLE_EQ(fast.stage_end_s[1], 9);
 }
@@ -148,7 +137,7 @@ TEST(PipelineSimulatorTest, OneMicrobatchOverTwoStagesAsCountedByHand) {
   const PipelineStageTime& last = result.stages[1];
   EXPECT_NEAR(last.transfer_s, 0.5, 1e-12);
   EXPECT_NEAR(last.bubble_s, 1.1 + (10.95 - 7.7), 1e-12);
-  const PipelineTime fast = FastPipelineTime(shape.kind, 2, 1, 1, costs);
+  const PipelineTime fast = FastPipelineTime(shape, costs);
   EXPECT_NEAR(fast.stage_end_s[0], 10.95, 1e-12);
   EXPECT_NEAR(fast.stage_end_s[1], 7.7, 1e-12);
 
@@ -196,13 +185,35 @@ TEST(PipelineSimulatorTest, SlowLinksLimitThePace) {
   EXPECT_NEAR(FastMakespan(longer, costs) - FastMakespan(shape, costs), 26, 1e-9);
 }
 
+// In a full pipeline every stage runs v passes each way for a micro-batch, and transfers no longer
+// than a pass hide behind the pass between their two ends. Without overlap each turn waits for
+// them.
+TEST(PipelineSimulatorTest, OverlappedTransfersHideBehindThePassesBetween) {
+  for (const int group : {0, 6}) {
+    Shape shape{ScheduleKind::kInterleaved, 4, 2, 24, group, /*overlaps_transfers=*/true};
+    Shape longer = shape;
+    longer.num_microbatches = 48;
+    const PipelineCosts costs = UniformCosts(8, 1, 2, 0.9);
+    EXPECT_NEAR(FastMakespan(longer, costs) - FastMakespan(shape, costs), 24 * 2 * 3.0, 1e-9);
+    shape.overlaps_transfers = longer.overlaps_transfers = false;
+    EXPECT_NEAR(FastMakespan(longer, costs) - FastMakespan(shape, costs), 24 * 2 * 3.9, 1e-9);
+  }
+}
+
 Shape RandomShape(std::mt19937& random) {
   const auto kind = static_cast<ScheduleKind>(random() % 4);
-  if (kind == ScheduleKind::kInterleaved) {
-    const int p = 2 + static_cast<int>(random() % 7);
-    return {kind, p, 2 + static_cast<int>(random() % 3), p * (1 + static_cast<int>(random() % 24))};
+  const bool overlaps = random() % 2 == 0;
+  if (kind != ScheduleKind::kInterleaved) {
+    return {kind, 1 + static_cast<int>(random() % 10),
+            1,    1 + static_cast<int>(random() % 150),
+            0,    overlaps};
   }
-  return {kind, 1 + static_cast<int>(random() % 10), 1, 1 + static_cast<int>(random() % 150)};
+  const int p = 2 + static_cast<int>(random() % 7);
+  const int v = 2 + static_cast<int>(random() % 3);
+  const int group = p + static_cast<int>(random() % 2 * (random() % 5));
+  const int last = random() % 2 == 0 ? p + static_cast<int>(random() % (group - p + 1)) : 0;
+  const int m = group * (1 + static_cast<int>(random() % 24)) + last % group;
+  return {kind, p, v, m, group == p ? 0 : group, overlaps};
 }
 
 // Uneven stages; half of the time with many ties, where several loops set the same pace.
@@ -225,7 +236,7 @@ PipelineCosts RandomCosts(const Shape& shape, std::mt19937& random) {
     costs.backward_transfer_s.push_back(draw(transfer_scale_s));
   }
   costs.send_overhead_s = random() % 2 == 0 ? 0.0 : 0.05;
-  costs.transfers_overlap = random() % 3 != 0;
+  costs.transfers_overlap = shape.overlaps_transfers || random() % 3 != 0;
   return costs;
 }
 
@@ -236,8 +247,7 @@ TEST(FastPipelineTimeTest, EqualsTheFullSimulation) {
     const PipelineCosts costs = RandomCosts(shape, random);
     spec::PipelineTimeline timeline;
     const PipelineResult full = SimulatePipeline(MakeSchedule(shape), costs, &timeline);
-    const PipelineTime fast = FastPipelineTime(shape.kind, shape.num_stages, shape.num_chunks,
-                                               shape.num_microbatches, costs);
+    const PipelineTime fast = FastPipelineTime(shape, costs);
     ASSERT_NEAR(fast.makespan_s / full.makespan_s, 1, 1e-12) << Describe(shape);
     for (int stage = 0; stage < shape.num_stages; ++stage) {
       const double end_s = timeline.by_stage[stage].back().end_s;

@@ -132,7 +132,7 @@ TEST(MemoryTest, TheWorkspaceIsTheWidestPairOfGradients) {
   const Job job = RoundJob(1);
   const spec::ParallelSpec parallel;
   const auto shape = spec::MakeLocalShape(job.model, job.training, parallel);
-  EXPECT_EQ(PassWorkspaceOf(job.model, job.training, shape).layer_bytes,
+  EXPECT_EQ(PassWorkspaceOf(job.model, job.training, parallel, shape).layer.backward,
             2 * 1024 * 1024 * (1 + 4 + 1));
 }
 

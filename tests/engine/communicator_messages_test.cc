@@ -126,6 +126,30 @@ TEST(CommunicatorMessagesTest, CrossedSendsPassBufferedAndTimeOutInRendezvous) {
               HasSubstr("tag 4 timed out after 0.2 s; rank"));
 }
 
+// The first rank's send meets its receive only after what follows on both.
+TEST(CommunicatorMessagesTest, AGroupMayGoOnBehindWhatFollows) {
+  RunThreadRanks(2, kRendezvous, [](Communicator& world) {
+    int first = 5 + world.rank();
+    int second = 0;
+    world.GroupStart();
+    if (world.rank() == 0) {
+      world.Send(&first, 1, DType::kInt32, 1, 0);
+    } else {
+      world.Recv(&first, 1, DType::kInt32, 0, 0);
+    }
+    const auto group = world.GroupEndAsync();
+    if (world.rank() == 0) {
+      world.Recv(&second, 1, DType::kInt32, 1, 1);
+    } else {
+      second = 9;
+      world.Send(&second, 1, DType::kInt32, 0, 1);
+    }
+    group->Wait();
+    EXPECT_EQ(first, 5);
+    EXPECT_EQ(second, 9);
+  });
+}
+
 TEST(CommunicatorMessagesTest, AsynchronousSendsAndReceivesMayCrossInRendezvous) {
   RunThreadRanks(2, kRendezvous, [](Communicator& world) {
     const int peer = 1 - world.rank();

@@ -55,11 +55,6 @@ TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
       {[](auto& plan) { plan.parallel.zero_stage = 3; }, "zero stage 3"},
       {[](auto& plan) { plan.parallel.zero_group_size = 2; }, "zero_group_size"},
       {[](auto& plan) { plan.parallel.offload_optimizer = true; }, "offload_optimizer"},
-      {[](auto& plan) {
-         plan.parallel.recompute = spec::Recompute::kFull;
-         plan.parallel.recomputed_layers_per_virtual_stage = {2};
-       },
-       "recomputed_layers_per_virtual_stage"},
       {[](auto& plan) { plan.parallel.gradient_reduce_type = base::DType::kBFloat16; },
        "gradient_reduce_type"},
       {[](auto& plan) {

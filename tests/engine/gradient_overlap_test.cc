@@ -54,10 +54,10 @@ bool IsReduction(const base::OpRecord& record) {
   return reduces && record.dims[2] == static_cast<int64_t>(spec::Axis::kGradient);
 }
 
-// Reductions over the data ranks until the last layer has gone backward.
+// Reductions over the data ranks until the last product of the passes.
 int64_t NumHidden(const std::vector<base::OpRecord>& records) {
   const auto last = std::find_if(records.rbegin(), records.rend(), [](const auto& record) {
-    return record.kind == base::OpKind::kAttentionBackward;
+    return record.kind == base::OpKind::kMatMul;
   });
   return std::count_if(records.begin(), last.base(), IsReduction);
 }
@@ -77,7 +77,10 @@ std::vector<spec::ParallelSpec> Layouts() {
       {.pipeline_parallel_size = 2,
        .data_parallel_size = 2,
        .recompute = spec::Recompute::kFull,
-       .schedule = spec::ScheduleKind::kGPipe}};
+       .schedule = spec::ScheduleKind::kGPipe},
+      {.pipeline_parallel_size = 2,
+       .data_parallel_size = 2,
+       .schedule = spec::ScheduleKind::kZeroBubbleH1}};
   for (spec::ParallelSpec& layout : layouts) {
     layout.vocab_size_multiple = 8;
     layout.bucket_elements = 5000;

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <tuple>
@@ -77,6 +78,15 @@ class CountingRunner : public StageRunner {
     EXPECT_EQ(value, FirstValue(action.microbatch) + action.virtual_stage + 1);
   }
 
+  void BackwardInput(const Action& action) override { Backward(action); }
+
+  // Every micro-batch's weights in their turn, after its inputs.
+  void BackwardWeight(const Action& action) override {
+    executed_.push_back(action);
+    EXPECT_TRUE(backward_.contains({action.virtual_stage, action.microbatch}));
+    EXPECT_EQ(action.microbatch, num_weight_passes_++);
+  }
+
   void Exchange(std::span<const Action> transfers) override {
     for (const Action& transfer : transfers) {
       executed_.push_back(transfer);
@@ -94,6 +104,8 @@ class CountingRunner : public StageRunner {
     }
   }
 
+  bool AwaitInput(const Action& /*pass*/) override { return false; }
+  bool AwaitAll() override { return false; }
   int64_t HeldBytes() const override { return 0; }
 
   const std::vector<Action>& executed() const { return executed_; }
@@ -106,6 +118,7 @@ class CountingRunner : public StageRunner {
   std::map<std::pair<int, int>, int64_t> forward_;
   std::map<std::pair<int, int>, int64_t> backward_;
   size_t num_marks_ = 0;
+  int num_weight_passes_ = 0;
 };
 
 struct PipelineRun {
@@ -146,12 +159,14 @@ std::vector<PipelineSchedule> EveryGenerator() {
     for (const int m : {1, 2, 4, 9}) {
       schedules.push_back(spec::MakeGPipe(p, m));
       schedules.push_back(spec::MakeOneForwardOneBackward(p, m));
+      schedules.push_back(spec::MakeZeroBubbleH1(p, m));
     }
   }
   for (const int p : {2, 3, 4, 8}) {
     for (const int v : {2, 3}) {
       for (const int groups : {1, 2, 3}) {
-        schedules.push_back(spec::MakeInterleaved(p, v, groups * p));
+        schedules.push_back(spec::MakeInterleaved({p, v, groups * p}));
+        schedules.push_back(spec::MakeInterleaved({p, v, groups * (p + 2) + p, p + 2}));
       }
     }
   }
@@ -192,10 +207,15 @@ class CallRecorder : public StageRunner {
  public:
   void Forward(const Action& action) override { Note({&action, 1}); }
   void Backward(const Action& action) override { Note({&action, 1}); }
+  void BackwardInput(const Action& action) override { Note({&action, 1}); }
+  void BackwardWeight(const Action& action) override { Note({&action, 1}); }
   void Exchange(std::span<const Action> transfers) override { Note(transfers); }
+  bool AwaitInput(const Action& pass) override { return pass.kind == waits_before_; }
+  bool AwaitAll() override { return waits_before_.has_value(); }
   size_t Mark() override { return num_marks_++; }
   int64_t HeldBytes() const override { return static_cast<int64_t>(calls_.size()); }
   const std::vector<std::string>& calls() const { return calls_; }
+  std::optional<ActionKind> waits_before_;  // has exchanges under way
 
  private:
   void Note(std::span<const Action> call) {
@@ -232,6 +252,21 @@ TEST(ScheduleExecutorTest, EachCallIsMarkedWhereTheOneBeforeItEnds) {
   using Span = std::pair<size_t, size_t>;
   EXPECT_THAT(marks, ElementsAre(Span{0, 1}, Span{1, 2}, Span{2, 3}, Span{3, 4}, Span{3, 4},
                                  Span{4, 5}, Span{5, 6}, Span{6, 7}));
+}
+
+// 0F0 0SF0 0F1 [0SF1 0RB0] 0B0 0RB1 0B1 again, with a wait before each backward pass and one at the
+// end.
+TEST(ScheduleExecutorTest, WaitsForExchangesUnderWayAreMarkedApart) {
+  CallRecorder recorder;
+  recorder.waits_before_ = ActionKind::kBackward;
+  const MarkedTimeline timeline =
+      ExecuteSchedule(spec::MakeOneForwardOneBackward(2, 2).actions_by_stage[0], recorder);
+  using Span = std::pair<size_t, size_t>;
+  std::vector<Span> waits;
+  for (const MarkedSpan& wait : timeline.waits) waits.emplace_back(wait.begin, wait.end);
+  EXPECT_THAT(waits, ElementsAre(Span{4, 5}, Span{7, 8}, Span{9, 10}));
+  EXPECT_EQ(timeline.actions.back().begin, 8U);
+  EXPECT_EQ(timeline.actions.back().end, 9U);
 }
 
 class FailingRunner : public CallRecorder {

@@ -41,6 +41,19 @@ TEST(StepClockTest, EachSecondOfAStepCountsOnce) {
   EXPECT_DOUBLE_EQ(time.Total(), 12);
 }
 
+// The exchange is posted from 4 to 5 and waited for from 5 to 6, before the backward pass.
+TEST(StepClockTest, WaitingForAnExchangeUnderWayIsNotThePassesTime) {
+  StepMarks marks = MadeUpStep();
+  marks.pipeline.actions.back().begin = 6;
+  marks.pipeline.waits = {{5, 6}};
+  marks.tensor_comm = {{2, 3}, {6, 7}};
+  const spec::TimeBreakdown time = BreakdownOf(marks, kTimesS, /*blocked_s=*/0);
+  EXPECT_DOUBLE_EQ(time.bubble_s, 2);
+  EXPECT_DOUBLE_EQ(time.backward_s, 1);
+  EXPECT_DOUBLE_EQ(time.tp_comm_s, 2);
+  EXPECT_DOUBLE_EQ(time.Total(), 12);
+}
+
 TEST(StepClockTest, TheTimelineHoldsTheTimesOfTheMarks) {
   const spec::RankTimeline timeline = TimelineOf(MadeUpStep(), kTimesS);
   ASSERT_EQ(timeline.actions.size(), 4U);

@@ -73,6 +73,8 @@ TEST(BitwiseParityTest, SchedulesGiveTheSameBits) {
     EXPECT_EQ(one_forward_one_backward.losses.size(), 4U);
     plan.parallel.schedule = spec::ScheduleKind::kGPipe;
     EXPECT_EQ(Train(plan), one_forward_one_backward) << plan.model.name << ", gpipe";
+    plan.parallel.schedule = spec::ScheduleKind::kZeroBubbleH1;
+    EXPECT_EQ(Train(plan), one_forward_one_backward) << plan.model.name << ", zb-h1";
     plan.parallel.schedule = spec::ScheduleKind::kInterleaved;
     plan.parallel.virtual_pipeline_size = 2;
     // The gradient norm adds per rank, and the ranks hold other layers: it may round elsewhere.
@@ -86,6 +88,41 @@ TEST(BitwiseParityTest, SchedulesGiveTheSameBits) {
   }
 }
 
+TEST(BitwiseParityTest, TransfersAndGroupsGiveTheSameBits) {
+  for (spec::Plan plan : BasePlans()) {
+    plan.parallel.schedule = spec::ScheduleKind::kInterleaved;
+    plan.parallel.virtual_pipeline_size = 2;
+    plan.parallel.data_parallel_size = 1;  // eight micro-batches
+    for (const bool sequence_parallel : {true, false}) {
+      plan.parallel.sequence_parallel = sequence_parallel;
+      const TrainingOutcome plain = Train(plan);
+      spec::Plan other = plan;
+      other.parallel.microbatch_group_size = 3;
+      EXPECT_EQ(Train(other), plain) << plan.model.name << ", groups of 3";
+      other.parallel.overlap_pp_comm = true;
+      EXPECT_EQ(Train(other), plain) << plan.model.name << ", overlapped transfers";
+      other.parallel.scatter_gather_transfers = true;
+      EXPECT_EQ(Train(other), plain) << plan.model.name << ", transfers in parts";
+    }
+  }
+}
+
+TEST(BitwiseParityTest, HidingTensorCommunicationGivesTheSameBits) {
+  for (spec::Plan plan : BasePlans()) {
+    for (const auto schedule :
+         {spec::ScheduleKind::kOneForwardOneBackward, spec::ScheduleKind::kZeroBubbleH1}) {
+      for (const bool sequence_parallel : {true, false}) {
+        plan.parallel.schedule = schedule;
+        plan.parallel.sequence_parallel = sequence_parallel;
+        plan.parallel.overlap_tp_comm = false;
+        const TrainingOutcome exposed = Train(plan);
+        plan.parallel.overlap_tp_comm = true;
+        EXPECT_EQ(Train(plan), exposed) << plan.model.name << " " << ToString(schedule);
+      }
+    }
+  }
+}
+
 TEST(BitwiseParityTest, RecomputationGivesTheSameBits) {
   for (spec::Plan plan : BasePlans()) {
     for (const auto attention : {spec::AttentionKind::kUnfused, spec::AttentionKind::kFlash}) {
@@ -96,6 +133,9 @@ TEST(BitwiseParityTest, RecomputationGivesTheSameBits) {
       EXPECT_EQ(Train(plan), kept) << plan.model.name << ", selective";
       plan.parallel.recompute = spec::Recompute::kFull;
       EXPECT_EQ(Train(plan), kept) << plan.model.name << ", full";
+      plan.parallel.recomputed_layers_per_virtual_stage = {1, 0};
+      EXPECT_EQ(Train(plan), kept) << plan.model.name << ", one layer";
+      plan.parallel.recomputed_layers_per_virtual_stage.clear();
     }
   }
 }

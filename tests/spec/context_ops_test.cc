@@ -116,7 +116,7 @@ TEST(ContextParallelTest, HalfTheTokensKeepHalfTheActivations) {
   const ModelSpec model = GroupedQueries();
   const VirtualStage stage{.num_layers = 1};
   const auto bytes = [&](int cp) {
-    return ActivationBytesOf(model, training, Context(cp, ContextKind::kRing), stage).saved_bytes;
+    return KeptBytesOf(model, training, Context(cp, ContextKind::kRing), stage, {}).saved_bytes;
   };
   EXPECT_EQ(2 * bytes(2), bytes(1));
   EXPECT_EQ(2 * bytes(4), bytes(2));

@@ -36,7 +36,7 @@ std::vector<PipelineSchedule> ManySchedules() {
   for (int p = 2; p <= 8; ++p) {
     for (int v = 2; v <= 4; ++v) {
       for (const int groups : {1, 2, 3, 5}) {
-        schedules.push_back(MakeInterleaved(p, v, groups * p));
+        schedules.push_back(MakeInterleaved({p, v, groups * p}));
       }
     }
   }
@@ -122,7 +122,7 @@ TEST(PipelineScheduleTest, OneStageTransfersNothing) {
 
 // Narayanan et al. 2021, Fig. 4 (bottom): chunk c of device r is virtual stage 4 c + r.
 TEST(PipelineScheduleTest, InterleavedFollowsTheFigure) {
-  const PipelineSchedule schedule = MakeInterleaved(4, 2, 8);
+  const PipelineSchedule schedule = MakeInterleaved({4, 2, 8});
   EXPECT_EQ(Passes(schedule, 0),
             "0F0 0F1 0F2 0F3 4F0 4F1 4F2 4F3 0F4 0F5 "
             "0F6 4B0 0F7 4B1 4F4 4B2 4F5 4B3 4F6 0B0 4F7 0B1 "
@@ -135,7 +135,7 @@ TEST(PipelineScheduleTest, InterleavedFollowsTheFigure) {
 
 // Worked out by hand from Megatron-LM's rule: (p - 1 - r) * 2 + (v - 1) * p forward passes first.
 TEST(PipelineScheduleTest, InterleavedExchangesAfterEveryTurn) {
-  const PipelineSchedule schedule = MakeInterleaved(2, 2, 2);
+  const PipelineSchedule schedule = MakeInterleaved({2, 2, 2});
   EXPECT_EQ(ToString(schedule.actions_by_stage[0]),
             "0F0 0SF0 0F1 [0SF1 2RF0] 2F0 [2SF0 2RF1] 2F1 [2SF1 2RB0] "
             "2B0 [2SB0 2RB1] 2B1 [2SB1 0RB0] 0B0 0RB1 0B1");
@@ -195,7 +195,7 @@ TEST(PipelineScheduleTest, OneForwardOneBackwardKeepsItsMemoryPromise) {
 
 // Counted by hand in the figure of p = 4, v = 2, m = 8 above.
 TEST(PipelineScheduleTest, InterleavedKeepsMoreInFlightOnEarlyStages) {
-  const PipelineSchedule schedule = MakeInterleaved(4, 2, 8);
+  const PipelineSchedule schedule = MakeInterleaved({4, 2, 8});
   EXPECT_THAT(MaxInFlight(schedule, 0), ElementsAre(8, 4));
   EXPECT_THAT(MaxInFlight(schedule, 3), ElementsAre(5, 1));
 }
@@ -205,7 +205,7 @@ TEST(PipelineScheduleTest, InterleavedKeepsMoreInFlightOnEarlyStages) {
 TEST(PipelineScheduleTest, FirstInterleavedStageHoldsThePublishedNumberOfChunkPasses) {
   for (int p = 2; p <= 8; ++p) {
     for (int v = 2; v <= 4; ++v) {
-      const PipelineSchedule schedule = MakeInterleaved(p, v, 4 * p);
+      const PipelineSchedule schedule = MakeInterleaved({p, v, 4 * p});
       int in_flight = 0;
       int most = 0;
       for (const Action& action : schedule.actions_by_stage[0]) {
@@ -241,19 +241,25 @@ TEST(PipelineScheduleTest, ALayoutChoosesItsGenerator) {
   parallel.virtual_pipeline_size = 2;
   EXPECT_THROW(MakeSchedule(parallel, 4), base::ConfigError);
   parallel.schedule = ScheduleKind::kInterleaved;
-  EXPECT_EQ(MakeSchedule(parallel, 4).actions_by_stage, MakeInterleaved(2, 2, 4).actions_by_stage);
+  EXPECT_EQ(MakeSchedule(parallel, 6).actions_by_stage,
+            MakeInterleaved({2, 2, 6}).actions_by_stage);
+  parallel.microbatch_group_size = 3;
+  parallel.overlap_pp_comm = true;
+  const PipelineSchedule overlapped = MakeSchedule(parallel, 6);
+  EXPECT_EQ(overlapped.actions_by_stage, MakeInterleaved({2, 2, 6, 3, true}).actions_by_stage);
+  EXPECT_TRUE(overlapped.overlaps_transfers);
 }
 
 TEST(PipelineScheduleTest, ShapesAgainstTheRuleAreRefused) {
   EXPECT_THROW(MakeGPipe(0, 1), base::ConfigError);
   EXPECT_THROW(MakeOneForwardOneBackward(2, 0), base::ConfigError);
-  EXPECT_THROW(MakeInterleaved(1, 2, 4), base::ConfigError);
-  EXPECT_THROW(MakeInterleaved(2, 1, 4), base::ConfigError);
+  EXPECT_THROW(MakeInterleaved({1, 2, 4}), base::ConfigError);
+  EXPECT_THROW(MakeInterleaved({2, 1, 4}), base::ConfigError);
   try {
-    MakeInterleaved(4, 2, 6);
+    MakeInterleaved({4, 2, 6});
     FAIL() << "six micro-batches over four stages were accepted";
   } catch (const base::ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("6 micro-batches, expected a multiple of the 4 stages"));
+    EXPECT_THAT(error.what(), HasSubstr("6 micro-batches in groups of 4, expected groups"));
   }
 }
 
@@ -338,7 +344,7 @@ TEST(ValidateScheduleTest, ExchangesMustBeMarkedAndConsecutive) {
 
 // Without tags the n-th send meets the n-th receive, even inside one exchange.
 TEST(ValidateScheduleTest, SendsAndReceivesInDifferentOrderAreNamed) {
-  PipelineSchedule schedule = MakeInterleaved(2, 2, 4);
+  PipelineSchedule schedule = MakeInterleaved({2, 2, 4});
   const auto send = Find(schedule, 0, {ActionKind::kSendForward, 0, 2});
   ASSERT_EQ(ToString(*(send + 1)), "2SB0");
   std::swap(*send, *(send + 1));

@@ -253,6 +253,33 @@ TEST(FindViolationsTest, ReplicasOfShardsDivideTheRanksThatHoldTheSameExperts) {
   EXPECT_THAT(layout.Find(), Breaks("expert dp % zero replicas"));
 }
 
+TEST(FindViolationsTest, AMiddleStageNeedsALayerInOneOfItsChunks) {
+  Layout layout;
+  layout.parallel.pipeline_parallel_size = 4;
+  layout.parallel.layers_per_virtual_stage = {0, 4, 4, 0};  // embedding and head alone
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.layers_per_virtual_stage = {4, 0, 4, 0};
+  EXPECT_THAT(layout.Find(), Breaks("layers on every stage"));
+  layout.parallel.schedule = ScheduleKind::kInterleaved;
+  layout.parallel.virtual_pipeline_size = 2;
+  layout.parallel.layers_per_virtual_stage = {2, 0, 2, 0, 0, 4, 0, 0};
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, GroupsOfMicrobatchesFitThePipeline) {
+  Layout layout;
+  layout.parallel.pipeline_parallel_size = 2;
+  layout.parallel.microbatch_group_size = 2;
+  EXPECT_THAT(layout.Find(), Breaks("groups need interleaved"));
+  layout.parallel.schedule = ScheduleKind::kInterleaved;
+  layout.parallel.virtual_pipeline_size = 2;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.microbatch_group_size = 7;  // 16 = 7 + 7 + 2
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.parallel.microbatch_group_size = 5;  // 16 = 5 + 5 + 5 + 1
+  EXPECT_THAT(layout.Find(), Breaks("microbatches in groups"));
+}
+
 TEST(FindViolationsTest, RecomputedLayersFitTheirStages) {
   Layout layout;
   layout.parallel.pipeline_parallel_size = 2;

@@ -37,8 +37,10 @@ TEST(WorkspaceTest, TransfersHeldAreThoseOfTheSchedule) {
                                     .schedule = vpp > 1 ? ScheduleKind::kInterleaved
                                                         : ScheduleKind::kOneForwardOneBackward};
         const PipelineSchedule schedule = MakeSchedule(parallel, num_rounds * pp);
+        const std::vector<TransferBuffers> by_stage = TransferBuffersOf(parallel, num_rounds * pp);
         for (int stage = 0; stage < pp; ++stage) {
-          EXPECT_EQ(HoldsTransferInBackward(parallel, num_rounds * pp, stage) ? 1 : 0,
+          const std::vector<int64_t>& by_chunk = by_stage[stage].beside_backward;
+          EXPECT_EQ(*std::max_element(by_chunk.begin(), by_chunk.end()),
                     MostHeldInBackward(schedule.actions_by_stage[stage], pp * vpp))
               << "pp " << pp << " vpp " << vpp << " rounds " << num_rounds << " stage " << stage;
         }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost_model/base/check.h"
+#include "cost_model/spec/stage_partition.h"
 #include "tests/testing/layout_cover.h"
 
 namespace tessera::testing {
@@ -55,6 +56,42 @@ constexpr Mesh kMeshes[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {4, 1, 1, 1}, {1, 2, 1, 
                             {1, 1, 4, 1}, {2, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 2, 1}, {2, 2, 2, 1},
                             {1, 2, 1, 2}, {2, 2, 1, 2}, {4, 2, 1, 1}, {1, 4, 1, 2}};
 
+// How passes and transfers follow each other: choices that take turns.
+void ChooseSchedule(const Mesh& mesh, int count, spec::ParallelSpec& parallel) {
+  if (mesh.vpp > 1) parallel.schedule = spec::ScheduleKind::kInterleaved;
+  if (mesh.vpp == 1 && count % 4 == 0) parallel.schedule = spec::ScheduleKind::kGPipe;
+  if (mesh.pp > 1 && mesh.vpp == 1 && count % 4 == 2) {
+    parallel.schedule = spec::ScheduleKind::kZeroBubbleH1;
+  }
+  parallel.overlap_tp_comm = mesh.tp > 1 && count % 7 % 2 == 1;
+  parallel.overlap_pp_comm = mesh.pp > 1 && count % 5 % 2 == 1;
+  parallel.scatter_gather_transfers = mesh.pp > 1 && count % 3 == 0;
+}
+
+// Layers of the stages, how many of them are recomputed, and groups of micro-batches.
+void ChooseStages(const Mesh& mesh, int count, spec::Plan& plan) {
+  spec::ParallelSpec& parallel = plan.parallel;
+  const bool is_full = parallel.recompute == spec::Recompute::kFull;
+  // As many layers as the virtual stages need; a single round of micro-batches now and then.
+  plan.model.num_layers = std::max(plan.model.num_layers, mesh.pp * mesh.vpp);
+  const bool is_one_round = mesh.vpp > 1 && is_full;
+  plan.training.global_batch_size =
+      is_one_round ? mesh.dp * mesh.pp * parallel.micro_batch_size : 8;
+  if (mesh.pp == 2 && mesh.vpp == 1 && count % 3 == 1) {
+    parallel.layers_per_virtual_stage = {1, 3};
+  }
+  if (mesh.pp == 2 && mesh.vpp > 1 && !is_one_round) {
+    // Eight micro-batches: 3 + 3 + 2.
+    if (parallel.micro_batch_size == 1) parallel.microbatch_group_size = 3;
+    // Embedding with a layer, nothing, layers, the head alone.
+    if (count % 3 == 1) parallel.layers_per_virtual_stage = {1, 0, 3, 0};
+  }
+  if (!is_full || count % 2 == 1) return;
+  for (const spec::VirtualStage& stage : PartitionStages(plan.model, parallel)) {
+    parallel.recomputed_layers_per_virtual_stage.push_back(std::min(1, stage.num_layers));
+  }
+}
+
 }  // namespace
 
 std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
@@ -79,20 +116,10 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
                                     .vocab_size_multiple = 8,
                                     .bucket_elements = 5000,
                                     .overlap_grad_reduce = false};
-        if (mesh.vpp > 1) parallel.schedule = spec::ScheduleKind::kInterleaved;
-        if (mesh.vpp == 1 && count % 4 == 0) parallel.schedule = spec::ScheduleKind::kGPipe;
-        if (mesh.pp == 2 && mesh.vpp == 1 && count % 3 == 1) {
-          parallel.layers_per_virtual_stage = {1, 3};
-        }
+        ChooseSchedule(mesh, count, parallel);
         spec::Plan plan{.model = model, .parallel = parallel, .threads_per_rank = 1};
-        // As many layers as the virtual stages need; a single round of micro-batches now and then.
-        plan.model.num_layers = std::max(model.num_layers, mesh.pp * mesh.vpp);
-        const bool is_one_round = mesh.vpp > 1 && recompute == spec::Recompute::kFull;
-        plan.training = {
-            .global_batch_size = is_one_round ? mesh.dp * mesh.pp * parallel.micro_batch_size : 8,
-            .sequence_length = 16,
-            .steps = 4,
-            .precision = precision};
+        plan.training = {.sequence_length = 16, .steps = 4, .precision = precision};
+        ChooseStages(mesh, count, plan);
         plan.cluster.shared_compute_units = 1;
         plan.num_devices = spec::WorldSize(parallel);
         plans.push_back({base::Concat(model.name, " tp", mesh.tp, " pp", mesh.pp, " dp", mesh.dp,

@@ -81,8 +81,9 @@ spec::PipelineSchedule ScheduleOf(const spec::Plan& plan) {
 std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
                                        const std::vector<spec::VirtualStage>& stages,
                                        const std::vector<spec::Action>& actions) {
-  const int64_t transfer_elements = spec::PipelineTransferElements(
-      spec::MakeLocalShape(plan.model, plan.training, plan.parallel));
+  const spec::LocalShape shape = spec::MakeLocalShape(plan.model, plan.training, plan.parallel);
+  const int64_t sent_elements = spec::SentTransferElements(plan.parallel, shape);
+  const int64_t last_virtual_stage = static_cast<int64_t>(stages.size()) - 1;
   std::vector<base::OpRecord> planned;
   for (const spec::Action& action : actions) {
     const spec::VirtualStage& stage = stages.at(static_cast<size_t>(action.virtual_stage));
@@ -96,16 +97,30 @@ std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
         break;
       case spec::ActionKind::kSendForward:
       case spec::ActionKind::kSendBackward:
-        ops = {{.kind = base::OpKind::kSend, .dims = {transfer_elements}}};
+        ops = {{.kind = base::OpKind::kSend, .dims = {sent_elements}}};
         break;
       case spec::ActionKind::kRecvForward:
       case spec::ActionKind::kRecvBackward:
-        ops = {{.kind = base::OpKind::kRecv, .dims = {transfer_elements}}};
+        ops = {{.kind = base::OpKind::kRecv, .dims = {sent_elements}}};
         break;
       case spec::ActionKind::kBackwardInput:
-      case spec::ActionKind::kBackwardWeight:
-        TESSERA_CHECK(false, "the engine runs no backward pass in two parts");
+        ops = RecordsOf(StageBackwardInputOps(plan.model, plan.training, plan.parallel, stage));
         break;
+      case spec::ActionKind::kBackwardWeight:
+        ops = RecordsOf(StageBackwardWeightOps(plan.model, plan.training, plan.parallel, stage));
+        break;
+    }
+    const bool reads_transfer = plan.parallel.pipeline_parallel_size > 1 &&
+                                (action.kind == spec::ActionKind::kForward
+                                     ? action.virtual_stage > 0
+                                     : (action.kind == spec::ActionKind::kBackward ||
+                                        action.kind == spec::ActionKind::kBackwardInput) &&
+                                           action.virtual_stage < last_virtual_stage);
+    if (reads_transfer && sent_elements < spec::PipelineTransferElements(shape)) {
+      planned.push_back(
+          {.kind = base::OpKind::kAllGather,
+           .dims = {spec::PipelineTransferElements(shape), plan.parallel.tensor_parallel_size,
+                    static_cast<int64_t>(spec::Axis::kTensor)}});
     }
     planned.insert(planned.end(), ops.begin(), ops.end());
   }

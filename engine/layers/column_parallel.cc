@@ -1,0 +1,22 @@
+#include "engine/layers/column_parallel.h"
+
+#include "engine/layers/token_exchange.h"
+
+namespace tessera::engine {
+
+Buffer ColumnParallelBackward(const LayerContext& context, const LinearShape& shape, Buffer& dy,
+                              Buffer& x, const Parameter& weight) {
+  const Lifetime lifetime = context.OperandLifetime();
+  TokenGather gather(context, x.array(), lifetime);
+  const bool overlaps = context.parallel.overlap_tp_comm;
+  if (overlaps) gather.Start();
+  PartialSum partial(context, context.LocalTokens(lifetime));
+  LinearDataGradient(context, shape, dy.array(), weight.weight, partial.part());
+  partial.Start();
+  if (!overlaps) partial.Wait();
+  Buffer gathered = gather.Finish();
+  LinearWeightGradient(context, shape, dy, gathered ? gathered : x, weight.grad);
+  return partial.Reduce();
+}
+
+}  // namespace tessera::engine
