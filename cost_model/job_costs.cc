@@ -66,6 +66,11 @@ LayoutKey StateKey(const spec::ParallelSpec& parallel, const RankLayers& layers,
   key.AddChoice(layers.has_head);
   key.AddChoice(parallel.pipeline_parallel_size > 1);
   key.AddChoice(static_cast<uint64_t>(padding));
+  // How parts of the model are buckets of their own, and which of them are sharded.
+  const bool by_part = spec::ReducesEachMicrobatch(parallel);
+  key.AddChoice(by_part);
+  key.AddChoice(by_part && spec::IsSharded(/*is_expert=*/false, parallel));
+  key.AddChoice(by_part && spec::IsSharded(/*is_expert=*/true, parallel));
   return key;
 }
 

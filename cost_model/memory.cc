@@ -99,7 +99,9 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
       by_chunk.push_back(spec::KeptBytesOf(model, training, parallel, chunk, runtime));
     }
     const auto [known, is_new] = of_parameters.try_emplace(ShapeOf(own, model));
-    if (is_new) known->second = PartsOfParameters(own, model, training, parallel);
+    if (is_new) {
+      known->second = PartsOfParameters(own, model, training, LayoutOfState(cluster, parallel));
+    }
     StageParts parts = known->second;
     if (own.front().has_embedding) {
       parts.state = SplitPositions(parts.state, model, training, parallel, runtime);

@@ -63,7 +63,8 @@ std::vector<spec::MemoryTerm> MemoryTermsOf(
   add_known("head or layer of the running pass", running_bytes);
   add_known("workspace", buffers.workspace_bytes);
   add_known("placeholders of weight gradients", buffers.placeholder_bytes);
-  add("gathered parameters", buffers.gathered_bytes, estimated, "layers whole at once");
+  add("gathered parameters", buffers.gathered_bytes, estimated, "parts whole at once");
+  add("gradients on their way", buffers.unreduced_bytes, estimated, "parts whole at once");
   add("communication buckets", buffers.communication_bytes, estimated, runtime.memory_source);
   add("temporaries of the update", buffers.update_bytes, estimated, runtime.memory_source);
   const spec::NumberSource context = ContextSource(cluster);

@@ -36,7 +36,7 @@ ModelComm MakeModelComm(JobCosts& costs, const spec::ParallelSpec& parallel,
       if (on.shard.size > 1) {
         comm.gather_s += AllGatherSeconds(parameter_bytes * count, on.shard, network);
       }
-      comm.reduce_s += ReductionSeconds(gradient_bytes * count, /*is_sharded=*/true, on, network);
+      comm.reduce_s += ScatterSeconds(gradient_bytes * count, on, network);
     };
     add(part.elements - part.expert_elements, placements.dense);
     add(part.expert_elements, placements.expert);

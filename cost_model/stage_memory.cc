@@ -50,6 +50,11 @@ std::vector<std::vector<int64_t>> WeightShapes(const spec::ModelSpec& model,
 
 }  // namespace
 
+spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, spec::ParallelSpec parallel) {
+  if (cluster.shared_compute_units > 0) parallel.offload_optimizer = false;
+  return parallel;
+}
+
 int UpdateSharers(const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime) {
   const bool splits = runtime.splits_updates && parallel.zero_stage == 0;
   return splits ? parallel.data_parallel_size * parallel.context_parallel_size : 1;
@@ -151,6 +156,7 @@ StageBuffers BuffersOf(const spec::ClusterSpec& cluster, const spec::TrainingSpe
   if (runtime.gathers_embedding_and_head && parts.state.gathered_bytes > 0) {
     buffers.gathered_bytes += parts.end_elements * element_bytes;
   }
+  buffers.unreduced_bytes = parts.state.unreduced_bytes;
   if (parallel.data_parallel_size * parallel.context_parallel_size > 1) {
     buffers.communication_bytes = runtime.communication_buffer_elements * element_bytes;
   }
@@ -178,8 +184,8 @@ spec::StageMemory AssembleStage(const spec::ClusterSpec& cluster,
   memory.optimizer_bytes = state.optimizer_bytes;
   memory.activations_bytes = parts.activations_bytes;
   memory.buffers_bytes = buffers.workspace_bytes + buffers.placeholder_bytes +
-                         buffers.gathered_bytes + buffers.communication_bytes +
-                         buffers.update_bytes + buffers.context_bytes;
+                         buffers.gathered_bytes + buffers.unreduced_bytes +
+                         buffers.communication_bytes + buffers.update_bytes + buffers.context_bytes;
   memory.context_bytes = buffers.context_bytes;
   if (cluster.shared_compute_units == 0) {
     // The allocator gives back what it does not need before it fails.

@@ -17,6 +17,9 @@ struct StageParts {
   int64_t workspace_bytes = 0;    // of the passes, without autograd
 };
 
+// The layout as memory sees it: a pool of cores has no memory but the ranks' own to offload to.
+spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, spec::ParallelSpec parallel);
+
 // Ranks among which the runtime splits an update that the layout leaves whole.
 int UpdateSharers(const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime);
 
@@ -42,9 +45,9 @@ spec::StateBytes SplitPositions(const spec::StateBytes& state, const spec::Model
 // Groups of ranks that a rank talks to, the whole world included.
 int NumCommunicators(const spec::ParallelSpec& parallel);
 
-// Everything but the terms. Buffers: workspace or placeholders, parameters gathered for ZeRO 3,
-// communication buckets, what the update needs beyond the activations that are gone by then, and
-// the context: reserved memory and the communicators' buffers.
+// Everything but the terms. Buffers: workspace or placeholders, parameters gathered and gradients
+// not yet scattered, communication buckets, what the update needs beyond the activations that are
+// gone by then, and the context: reserved memory and the communicators' buffers.
 spec::StageMemory AssembleStage(const spec::ClusterSpec& cluster,
                                 const spec::TrainingSpec& training,
                                 const spec::ParallelSpec& parallel,
@@ -54,7 +57,8 @@ spec::StageMemory AssembleStage(const spec::ClusterSpec& cluster,
 struct StageBuffers {
   int64_t workspace_bytes = 0;
   int64_t placeholder_bytes = 0;
-  int64_t gathered_bytes = 0;       // ZeRO 3
+  int64_t gathered_bytes = 0;       // parameters, ZeRO 3
+  int64_t unreduced_bytes = 0;      // whole gradients of which shards are kept
   int64_t communication_bytes = 0;  // buckets beside the gradients
   int64_t update_bytes = 0;
   int64_t context_bytes = 0;

@@ -1,6 +1,7 @@
 #include "cost_model/stage_parameters.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "cost_model/base/check.h"
@@ -97,24 +98,17 @@ int64_t SumElements(const Parameters& parameters, const spec::ParallelSpec& para
 
 std::vector<spec::FlatItem> ItemsOf(const Parameters& parameters,
                                     const spec::ParallelSpec& parallel, bool of_experts) {
-  const int tensor_size =
-      of_experts ? spec::ExpertTensorSize(parallel) : parallel.tensor_parallel_size;
-  std::vector<spec::FlatItem> items;
-  for (const spec::ParameterSpec& parameter : parameters) {
-    if (parameter.is_expert != of_experts) continue;
-    items.push_back({spec::SliceOf(parameter, tensor_size, /*tensor_rank=*/0).num_elements,
-                     parameter.packed_with_previous});
-  }
-  return items;
+  Parameters group;
+  std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(group),
+               [&](const auto& parameter) { return parameter.is_expert == of_experts; });
+  return spec::FlatItemsOf(group, parallel);
 }
 
 // Of a layer, the embedding or the head.
 PartItems MakePart(const Parameters& parameters, const spec::ParallelSpec& parallel,
-                   int64_t num_local_experts, int num_expert_layers) {
+                   int64_t num_experts) {
   return {.others = ItemsOf(parameters, parallel, /*of_experts=*/false),
-          .num_experts = num_local_experts * num_expert_layers,
-          .num_elements = SumElements(parameters, parallel, num_local_experts,
-                                      spec::ExpertTensorSize(parallel))};
+          .num_experts = num_experts};
 }
 
 // The parts that layers of the kinds there are make up.
@@ -127,7 +121,7 @@ void AddLayers(const spec::ModelSpec& model, const spec::ParallelSpec& parallel,
     if (!layer) continue;
     const Parameters parameters =
         ListOneExpert(model, parallel, {.index = 1, .first_layer = *layer, .num_layers = 1});
-    PartItems part = MakePart(parameters, parallel, num_local, form.has_experts ? 1 : 0);
+    PartItems part = MakePart(parameters, parallel, form.has_experts ? num_local : 0);
     PartItems& known = form.has_experts ? items.expert_layer : items.dense_layer;
     TESSERA_CHECK(known.others.empty() || known.others == part.others,
                   "a window changes no parameters");
@@ -141,14 +135,10 @@ void AddHead(const spec::ModelSpec& model, const spec::ParallelSpec& parallel,
   const int64_t num_local = NumLocalExperts(model, parallel);
   const int num_layers = model.num_multi_token_layers;
   const bool has_experts = num_layers > 0 && spec::MultiTokenLayerForm(model).has_experts;
-  Parameters head = ListHead(model, parallel);
-  items.head = MakePart(head, parallel, num_local, has_experts ? num_layers : 0);
+  const Parameters head = ListHead(model, parallel);
+  items.head = MakePart(head, parallel, has_experts ? num_layers * num_local : 0);
   items.head_end_elements = SumElements(head, parallel, num_local, parallel.tensor_parallel_size);
-  std::erase_if(head, [](const auto& parameter) { return parameter.layer < 0; });
-  const int64_t in_layers =
-      SumElements(head, parallel, num_local, spec::ExpertTensorSize(parallel));
-  items.head.num_elements -= in_layers;
-  if (num_layers > 0) items.multi_token_layer_elements = in_layers / num_layers;
+  items.head_reads_embedding = spec::HeadReadsEmbedding(model);
 }
 
 // Virtual stages that stand for all of their kinds: the layers around the last dense one.
@@ -166,6 +156,79 @@ void AddPlaceholders(const spec::ModelSpec& model, const spec::TrainingSpec& tra
   if (has_experts) set({.has_experts = true}, num_dense, 1);
   if (has_dense && has_experts) set({.has_dense = true, .has_experts = true}, num_dense - 1, 2);
 }
+
+// Places the parts of a rank where each is a bucket, or all of them one after the other.
+class PartPlacer {
+ public:
+  PartPlacer(const ParameterItems& items, const spec::ParallelSpec& parallel, Padding padding)
+      : items_(items), parallel_(parallel), padding_(padding) {}
+
+  spec::FlatPlacer MakePlacer(bool is_expert) const {
+    return {parallel_, padding_ == Padding::kNone ? spec::kFlatAlignmentElements
+                                                  : spec::BucketMultiple(parallel_, is_expert)};
+  }
+
+  int64_t ExpertElements(int64_t num_experts) const {
+    if (num_experts == 0) return 0;
+    const int64_t num_in_layer = items_.expert_layer.num_experts;
+    const bool by_layer = spec::ReducesEachMicrobatch(parallel_);
+    spec::FlatPlacer placer = MakePlacer(/*is_expert=*/true);
+    placer.PlaceTimes(WithoutParts(items_.expert), by_layer ? num_in_layer : num_experts);
+    return placer.Finish() * (by_layer ? num_experts / num_in_layer : 1);
+  }
+
+  // The fields of `elements` that spec::StateElementsOf fills for parts.
+  void AddParts(const RankLayers& layers, spec::StateElements& elements) const {
+    const auto add = [&](int64_t part, bool is_layer) {
+      elements.largest_part = std::max(elements.largest_part, part);
+      if (is_layer) elements.largest_layer = std::max(elements.largest_layer, part);
+    };
+    if (layers.has_embedding) {
+      const int64_t embedding = PartSizes(items_.embedding).front();
+      if (layers.has_head && items_.head_reads_embedding) {
+        elements.shared_embedding = embedding;
+      } else {
+        add(embedding, /*is_layer=*/false);
+      }
+    }
+    if (layers.num_dense > 0) add(PartSizes(items_.dense_layer).front(), true);
+    if (layers.num_with_experts > 0) add(PartSizes(items_.expert_layer).front(), true);
+    if (!layers.has_head) return;
+    const std::vector<int64_t> head = PartSizes(items_.head);
+    for (size_t i = 0; i < head.size(); ++i) add(head[i], /*is_layer=*/i > 0);
+  }
+
+ private:
+  // Experts of a layer lie in one bucket.
+  static std::vector<spec::FlatItem> WithoutParts(std::vector<spec::FlatItem> items) {
+    for (spec::FlatItem& item : items) item.starts_part = item.starts_bucket = false;
+    return items;
+  }
+
+  // Of the parts that the list names, what is sharded, experts included. Of the head these are
+  // itself and its multi-token layers, which have all its experts.
+  std::vector<int64_t> PartSizes(const PartItems& items) const {
+    std::vector<int64_t> sizes;
+    const bool is_sharded = spec::IsSharded(/*is_expert=*/false, parallel_);
+    for (size_t i = 0; i < items.others.size();) {
+      spec::FlatPlacer placer = MakePlacer(/*is_expert=*/false);
+      do {
+        placer.Place(items.others[i++]);
+      } while (i < items.others.size() && !items.others[i].starts_part);
+      sizes.push_back(is_sharded ? placer.Finish() : 0);
+    }
+    if (!spec::IsSharded(/*is_expert=*/true, parallel_) || items.num_experts == 0) return sizes;
+    const size_t first = sizes.size() > 1 ? 1 : 0;
+    for (size_t i = first; i < sizes.size(); ++i) {
+      sizes[i] += ExpertElements(items_.expert_layer.num_experts);
+    }
+    return sizes;
+  }
+
+  const ParameterItems& items_;
+  const spec::ParallelSpec& parallel_;
+  const Padding padding_;
+};
 
 }  // namespace
 
@@ -198,8 +261,8 @@ ParameterItems MakeParameterItems(const spec::ModelSpec& model, const spec::Trai
   ParameterItems items;
   AddLayers(model, parallel, items);
   const Parameters embedding = ListOneExpert(model, parallel, {.has_embedding = true});
-  items.embedding = MakePart(embedding, parallel, 0, 0);
-  items.embedding_end_elements = items.embedding.num_elements;
+  items.embedding = MakePart(embedding, parallel, 0);
+  items.embedding_end_elements = SumElements(embedding, parallel, 0, 1);
   AddHead(model, parallel, items);
   AddPlaceholders(model, training, parallel, items);
   return items;
@@ -207,37 +270,22 @@ ParameterItems MakeParameterItems(const spec::ModelSpec& model, const spec::Trai
 
 spec::StateElements MakeStateElements(const ParameterItems& items, const RankLayers& layers,
                                       const spec::ParallelSpec& parallel, Padding padding) {
-  const auto placer = [&](bool is_expert) {
-    return spec::FlatPlacer(parallel.bucket_elements,
-                            padding == Padding::kNone ? spec::kFlatAlignmentElements
-                                                      : spec::BucketMultiple(parallel, is_expert));
-  };
-  spec::FlatPlacer others = placer(false);
-  spec::StateElements elements;
+  const PartPlacer placer(items, parallel, padding);
+  spec::FlatPlacer others = placer.MakePlacer(/*is_expert=*/false);
   int64_t num_experts = 0;
   const auto add = [&](const PartItems& part, int times) {
     if (times == 0) return;
     others.PlaceTimes(part.others, times);
     num_experts += times * part.num_experts;
-    elements.largest_part = std::max(elements.largest_part, part.num_elements);
-  };
-  const auto add_layers = [&](const PartItems& layer, int times) {
-    add(layer, times);
-    if (times == 0) return;
-    elements.largest_layer = std::max(elements.largest_layer, layer.num_elements);
   };
   add(items.embedding, layers.has_embedding ? 1 : 0);
-  add_layers(items.dense_layer, layers.num_dense);
-  add_layers(items.expert_layer, layers.num_with_experts);
-  if (layers.has_head) {
-    add(items.head, 1);
-    elements.largest_layer = std::max(elements.largest_layer, items.multi_token_layer_elements);
-  }
-  elements.largest_part = std::max(elements.largest_part, elements.largest_layer);
-  spec::FlatPlacer experts = placer(true);
-  experts.PlaceTimes(items.expert, num_experts);
-  elements.expert_elements = experts.Finish();
+  add(items.dense_layer, layers.num_dense);
+  add(items.expert_layer, layers.num_with_experts);
+  add(items.head, layers.has_head ? 1 : 0);
+  spec::StateElements elements;
+  elements.expert_elements = placer.ExpertElements(num_experts);
   elements.elements = others.Finish() + elements.expert_elements;
+  if (spec::ReducesEachMicrobatch(parallel)) placer.AddParts(layers, elements);
   return elements;
 }
 

@@ -33,8 +33,7 @@ ParameterCounts MakeParameterCounts(const spec::ModelSpec& model, const spec::Pa
 // The same parameters as flat buffers place them: experts, which are alike, apart from others.
 struct PartItems {
   std::vector<spec::FlatItem> others;
-  int64_t num_experts = 0;   // held here
-  int64_t num_elements = 0;  // without gaps, experts included
+  int64_t num_experts = 0;  // held here
 };
 
 // Which kinds of layers a chunk has.
@@ -47,9 +46,9 @@ struct ParameterItems {
   PartItems dense_layer;
   PartItems expert_layer;
   PartItems embedding;
-  PartItems head;                      // its multi-token layers included, but for num_elements
+  PartItems head;                      // its multi-token layers included
   std::vector<spec::FlatItem> expert;  // one of them
-  int64_t multi_token_layer_elements = 0;
+  bool head_reads_embedding = false;
   // Elements of embedding and head together with what belongs to them, on each stage that has them.
   int64_t embedding_end_elements = 0;
   int64_t head_end_elements = 0;

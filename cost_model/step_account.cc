@@ -50,7 +50,7 @@ double ExposedReductionSeconds(const JobCosts& costs, const spec::ParallelSpec& 
   const double exposed_s =
       ExposedPartsSeconds(update.gradient_comm_s, update.num_buckets, window_s,
                           OverlapsReduction(costs, parallel), OverlapSlowdown(costs)) +
-      update.tied_comm_s + update.tensor_comm_s;
+      update.replica_comm_s + update.tied_comm_s + update.tensor_comm_s;
   return Oversubscription(costs) * exposed_s;
 }
 

@@ -36,9 +36,9 @@ void AddPhases(const JobCosts& costs, const spec::ParallelSpec& parallel, const 
   const UpdateCost& reduction = parts.updates[stage];
   const double exposed_s = ExposedReductionSeconds(costs, parallel, parts, stage);
   const double reduced_s = finish_s + exposed_s;
-  const double all_s = std::max(
-      exposed_s,
-      slowdown * (reduction.gradient_comm_s + reduction.tied_comm_s + reduction.tensor_comm_s));
+  const double all_s =
+      std::max(exposed_s, slowdown * (reduction.gradient_comm_s + reduction.replica_comm_s +
+                                      reduction.tied_comm_s + reduction.tensor_comm_s));
   if (all_s > 0) {
     timeline.phases.push_back(
         {PhaseKind::kReduceGradients, std::max(0.0, reduced_s - all_s), reduced_s});

@@ -103,11 +103,27 @@ void AddDataComm(const JobCosts& costs, const spec::ParallelSpec& parallel,
   const auto num_buckets = static_cast<double>(cost.num_buckets);
   const double parameter_bytes =
       static_cast<double>(base::SizeBytes(spec::TypesOf(costs.job().training.precision).parameter));
+  const double gradient_bytes = GradientBytes(costs, parallel);
+  const auto add_reduction = [&](int64_t elements, const ReductionGroups& on) {
+    if (!spec::ReducesEachMicrobatch(parallel)) {
+      cost.gradient_comm_s += InParts(elements, gradient_bytes, num_buckets, [&](double bytes) {
+        return ReductionSeconds(bytes, is_sharded, on, network);
+      });
+      return;
+    }
+    // Stage 3 scatters part by part, see AddShardingCosts.
+    if (parallel.zero_stage < 3) {
+      cost.gradient_comm_s += InParts(elements, gradient_bytes, num_buckets, [&](double bytes) {
+        return ScatterSeconds(bytes, on, network);
+      });
+    }
+    if (elements == 0) return;
+    cost.replica_comm_s +=
+        ReplicaReductionSeconds(gradient_bytes * static_cast<double>(elements), on, network);
+  };
   const auto add = [&](int64_t elements, const ReductionGroups& on) {
-    cost.gradient_comm_s +=
-        InParts(elements, GradientBytes(costs, parallel), num_buckets,
-                [&](double bytes) { return ReductionSeconds(bytes, is_sharded, on, network); });
-    if (!is_sharded || on.shard.size == 1) return;
+    add_reduction(elements, on);
+    if (!is_sharded || parallel.zero_stage == 3 || on.shard.size == 1) return;
     cost.gather_comm_s += InParts(elements, parameter_bytes, num_buckets, [&](double bytes) {
       return AllGatherSeconds(bytes, on.shard, network);
     });
@@ -151,12 +167,17 @@ double ReductionSeconds(double bytes, bool is_sharded, const ReductionGroups& gr
                         const Network& network) {
   if (groups.gradient.size == 1) return 0;
   if (!is_sharded) return AllReduceSeconds(bytes, groups.gradient, network);
-  double seconds = 0;
-  if (groups.shard.size > 1) seconds += ReduceScatterSeconds(bytes, groups.shard, network);
-  if (groups.replica.size > 1) {
-    seconds += AllReduceSeconds(bytes / groups.shard.size, groups.replica, network);
-  }
-  return seconds;
+  return ScatterSeconds(bytes, groups, network) + ReplicaReductionSeconds(bytes, groups, network);
+}
+
+double ScatterSeconds(double bytes, const ReductionGroups& groups, const Network& network) {
+  return groups.shard.size > 1 ? ReduceScatterSeconds(bytes, groups.shard, network) : 0;
+}
+
+double ReplicaReductionSeconds(double bytes, const ReductionGroups& groups,
+                               const Network& network) {
+  if (groups.replica.size == 1) return 0;
+  return AllReduceSeconds(bytes / groups.shard.size, groups.replica, network);
 }
 
 UpdateCost MakeUpdateCost(const JobCosts& costs, const spec::ParallelSpec& parallel,
@@ -169,15 +190,20 @@ UpdateCost MakeUpdateCost(const JobCosts& costs, const spec::ParallelSpec& paral
         dense_elements / groups.shard.size + parameters.expert_elements / groups.expert_shard.size;
   }
   // Gradients summed up as they are reduced are held as a shard.
-  const int64_t held_elements =
-      spec::ReducesEachMicrobatch(parallel) ? own_elements : parameters.elements;
+  const bool holds_shards = spec::ReducesEachMicrobatch(parallel);
+  const int64_t held_elements = holds_shards ? own_elements : parameters.elements;
+  // What model ranks share is added up last, of what is held.
+  StageParameterCounts shared = parameters;
+  for (int64_t* const elements : {&shared.tied, &shared.tokenwise, &shared.kv_replicated}) {
+    if (holds_shards) *elements /= groups.shard.size;
+  }
   const double gradient_bytes = GradientBytes(costs, parallel);
 
   UpdateCost cost;
   cost.num_buckets = std::max<int64_t>(1, parameters.elements / parallel.bucket_elements);
-  if (parallel.zero_stage < 3) AddDataComm(costs, parallel, groups, parameters, cost);
-  cost.tied_comm_s = TiedCommSeconds(costs, parallel, groups, parameters.tied);
-  cost.tensor_comm_s = TensorCommSeconds(costs, parallel, groups, parameters);
+  AddDataComm(costs, parallel, groups, parameters, cost);
+  cost.tied_comm_s = TiedCommSeconds(costs, parallel, groups, shared.tied);
+  cost.tensor_comm_s = TensorCommSeconds(costs, parallel, groups, shared);
   cost.optimizer_s = parallel.offload_optimizer
                          ? HostOptimizerSeconds(costs, parallel, own_elements)
                          : OptimizerSeconds(costs, own_elements);

@@ -22,6 +22,7 @@ StageParameterCounts CountParameters(const ParameterCounts& counts,
 struct UpdateCost {
   // Before the gradient norm, at which all stages meet.
   double gradient_comm_s = 0;  // all buckets of one rank, over data and context ranks
+  double replica_comm_s = 0;   // of shards that each micro-batch added to, over their replicas
   int64_t num_buckets = 1;
   double tied_comm_s = 0;    // first and last stage add the gradients of their shared embedding
   double tensor_comm_s = 0;  // gradients of parameters that tensor ranks hold together
@@ -47,9 +48,11 @@ ReductionPlacements PlaceReductions(const LayoutGroups& groups, const Network& n
 
 // Reduces `bytes` of gradients: without sharding an all-reduce, with it a reduce-scatter within the
 // shard group, then an all-reduce of the shard over its replicas (hybrid sharding: Zhao et al.
-// 2023, arXiv:2304.11277, section 3.2.2).
+// 2023, arXiv:2304.11277, section 3.2.2), once for all micro-batches.
 double ReductionSeconds(double bytes, bool is_sharded, const ReductionGroups& groups,
                         const Network& network);
+double ScatterSeconds(double bytes, const ReductionGroups& groups, const Network& network);
+double ReplicaReductionSeconds(double bytes, const ReductionGroups& groups, const Network& network);
 
 // ZeRO stage 0 all-reduces gradients and updates every parameter on every rank; from stage 1 on
 // they are reduced and scattered, and the rank's share is updated; stages 1 and 2 gather parameters

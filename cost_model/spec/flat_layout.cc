@@ -19,12 +19,8 @@ void AppendBuffer(std::span<const ParameterSpec> parameters, const ParallelSpec&
                   bool is_expert, FlatLayout& layout) {
   const int64_t begin = layout.num_elements;
   const auto num_before = static_cast<int>(layout.parameters.size());
-  FlatPlacer placer(parallel.bucket_elements, BucketMultiple(parallel, is_expert));
-  for (const ParameterSpec& parameter : parameters) {
-    TESSERA_CHECK(parameter.is_expert == is_expert, parameter.name, " in a buffer of others");
-    const FlatItem item{
-        SliceOf(parameter, TensorSizeOf(parameter, parallel), /*tensor_rank=*/0).num_elements,
-        parameter.packed_with_previous};
+  FlatPlacer placer(parallel, BucketMultiple(parallel, is_expert));
+  for (const FlatItem& item : FlatItemsOf(parameters, parallel)) {
     layout.parameters.push_back(
         {.offset = begin + placer.Place(item), .num_elements = item.num_elements});
   }
@@ -58,6 +54,9 @@ FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
   const auto first_expert =
       std::find_if(parameters.begin(), parameters.end(),
                    [](const ParameterSpec& parameter) { return parameter.is_expert; });
+  TESSERA_CHECK(std::all_of(first_expert, parameters.end(),
+                            [](const ParameterSpec& parameter) { return parameter.is_expert; }),
+                "experts come last");
   FlatLayout layout;
   AppendBuffer({parameters.begin(), first_expert}, parallel, /*is_expert=*/false, layout);
   AppendBuffer({first_expert, parameters.end()}, parallel, /*is_expert=*/true, layout);
@@ -74,29 +73,48 @@ int64_t GradientBytes(const TrainingSpec& training, const ParallelSpec& parallel
                   base::SizeBytes(parallel.gradient_reduce_type));
 }
 
+bool IsSharded(bool is_expert, const ParallelSpec& parallel) {
+  return (is_expert ? ExpertShardGroupSize(parallel) : ShardGroupSize(parallel)) > 1;
+}
+
+int64_t GatheredElements(const StateElements& elements, const ParallelSpec& parallel) {
+  if (parallel.zero_stage < 3) return 0;
+  return elements.shared_embedding + elements.largest_part + elements.largest_layer;
+}
+
+int64_t UnreducedElements(const StateElements& elements, const ParallelSpec& parallel) {
+  if (!ReducesEachMicrobatch(parallel)) return 0;
+  return elements.shared_embedding + elements.largest_part +
+         (parallel.overlap_grad_reduce ? elements.largest_layer : 0);
+}
+
+StateElements StateElementsOf(const std::vector<ParameterSpec>& parameters,
+                              const FlatLayout& layout, const ModelSpec& model,
+                              const ParallelSpec& parallel) {
+  StateElements elements{.elements = layout.num_elements};
+  std::map<int, int64_t> parts;
+  for (const FlatBucket& bucket : layout.buckets) {
+    if (bucket.is_expert) elements.expert_elements += bucket.num_elements;
+    if (!IsSharded(bucket.is_expert, parallel)) continue;
+    parts[parameters[bucket.first_parameter].layer] += bucket.num_elements;
+  }
+  if (HeadReadsEmbedding(model) && parts.contains(kEmbeddingPart) && parts.contains(kHeadPart)) {
+    elements.shared_embedding = parts.extract(kEmbeddingPart).mapped();
+  }
+  for (const auto& [part, num_elements] : parts) {
+    elements.largest_part = std::max(elements.largest_part, num_elements);
+    if (part >= 0) elements.largest_layer = std::max(elements.largest_layer, num_elements);
+  }
+  return elements;
+}
+
 StateBytes StateBytesOf(const std::vector<VirtualStage>& stages_of_rank, const ModelSpec& model,
                         const TrainingSpec& training, const ParallelSpec& parallel) {
-  std::vector<ParameterSpec> experts, others;
-  // Elements of the parts that are gathered one by one: layers, embedding (-2) and head (-1).
-  std::map<int, int64_t> parts;
-  for (const VirtualStage& stage : stages_of_rank) {
-    bool is_past_layers = !stage.has_embedding;
-    for (ParameterSpec& parameter : StageParameters(model, parallel, stage)) {
-      is_past_layers = is_past_layers || parameter.layer >= 0;
-      const int part = parameter.layer >= 0 ? parameter.layer : is_past_layers ? -1 : -2;
-      parts[part] +=
-          SliceOf(parameter, TensorSizeOf(parameter, parallel), /*tensor_rank=*/0).num_elements;
-      (parameter.is_expert ? experts : others).push_back(std::move(parameter));
-    }
-  }
-  StateElements elements;
-  elements.expert_elements = MakeFlatLayout(experts, parallel).num_elements;
-  elements.elements = MakeFlatLayout(others, parallel).num_elements + elements.expert_elements;
-  for (const auto& [layer, num_elements] : parts) {
-    elements.largest_part = std::max(elements.largest_part, num_elements);
-    if (layer >= 0) elements.largest_layer = std::max(elements.largest_layer, num_elements);
-  }
-  return StateBytesOf(elements, training, parallel);
+  const std::vector<ParameterSpec> parameters =
+      RankParameters(model, parallel, stages_of_rank, /*expert_rank=*/0);
+  return StateBytesOf(
+      StateElementsOf(parameters, MakeFlatLayout(parameters, parallel), model, parallel), training,
+      parallel);
 }
 
 StateBytes StateBytesOf(const StateElements& elements, const TrainingSpec& training,
@@ -119,10 +137,8 @@ StateBytes StateBytesOf(const StateElements& elements, const TrainingSpec& train
   if (!parallel.offload_optimizer) {
     bytes.optimizer_bytes = held(parallel.zero_stage >= 1) * optimizer_bytes;
   }
-  if (parallel.zero_stage >= 3 && ShardGroupSize(parallel) > 1) {
-    bytes.gathered_bytes = (elements.largest_part + elements.largest_layer) * parameter_bytes +
-                           elements.largest_part * gradient_bytes;
-  }
+  bytes.gathered_bytes = GatheredElements(elements, parallel) * parameter_bytes;
+  bytes.unreduced_bytes = UnreducedElements(elements, parallel) * gradient_bytes;
   return bytes;
 }
 

@@ -42,9 +42,10 @@ std::vector<ParameterSpec> RankParameters(const ModelSpec& model, const Parallel
                                           int expert_rank);
 
 // Buckets close at the first parameter boundary past parallel.bucket_elements (but never between
-// packed parameters). Experts have a gradient group of their own, and so a buffer of their own,
-// right behind that of the others: no bucket holds both.
-// REQUIRES: experts come last.
+// packed parameters). Where each micro-batch's gradients are reduced a bucket is a part of the
+// model (a layer, the embedding, the head), the word embedding apart. Experts have a gradient group
+// of their own, and so a buffer of their own, right behind that of the others: no bucket holds
+// both. REQUIRES: experts come last.
 FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
                           const ParallelSpec& parallel);
 
@@ -52,7 +53,10 @@ FlatLayout MakeFlatLayout(const std::vector<ParameterSpec>& parameters,
 struct StateElements {
   int64_t elements = 0;
   int64_t expert_elements = 0;  // of them, those of the experts held here
-  // Of the part (a layer, the embedding, the head) that holds most, and of the largest layer.
+  // Of parts that are whole only while they are used, what is held in shards else: of the embedding
+  // where the head on the same rank reads it too, and of the others the part that holds most and
+  // the largest layer.
+  int64_t shared_embedding = 0;
   int64_t largest_part = 0;
   int64_t largest_layer = 0;
 };
@@ -62,15 +66,28 @@ struct StateBytes {
   int64_t weights_bytes = 0;
   int64_t gradients_bytes = 0;
   int64_t optimizer_bytes = 0;
-  // With ZeRO stage 3, what is whole for a while: the parameters of the part at work and of the
-  // layer gathered ahead, and the gradients of one part until they are scattered.
+  // What is whole for a while: with ZeRO stage 3 the parameters of the part at work and of the
+  // layer gathered ahead; where each micro-batch's gradients are reduced, those of the part at work
+  // and of a layer whose reduction is under way, if that overlaps.
   int64_t gathered_bytes = 0;
+  int64_t unreduced_bytes = 0;
 };
 
 // Whether each micro-batch's gradients are reduced at once, so that only a shard of their sum is
 // held: ZeRO stage 3, and stage 2 without a pipeline. (In a pipeline stage 2 adds up whole
 // gradients and reduces them once, as torchtitan does.)
 bool ReducesEachMicrobatch(const ParallelSpec& parallel);
+
+// Elements of the block in which parameters become whole, or in which whole gradients wait for
+// their reduction; 0 where none do.
+int64_t GatheredElements(const StateElements& elements, const ParallelSpec& parallel);
+int64_t UnreducedElements(const StateElements& elements, const ParallelSpec& parallel);
+// The part's fields of `elements`, from the buckets of a rank's parameters.
+StateElements StateElementsOf(const std::vector<ParameterSpec>& parameters,
+                              const FlatLayout& layout, const ModelSpec& model,
+                              const ParallelSpec& parallel);
+// Whether the ranks that hold a parameter keep shards of it, or of its gradient, if any are kept.
+bool IsSharded(bool is_expert, const ParallelSpec& parallel);
 
 // Bytes of one gradient: as it is reduced, but never wider than the precision's own.
 int64_t GradientBytes(const TrainingSpec& training, const ParallelSpec& parallel);

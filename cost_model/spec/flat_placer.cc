@@ -6,9 +6,29 @@
 
 namespace tessera::spec {
 
+std::vector<FlatItem> FlatItemsOf(std::span<const ParameterSpec> parameters,
+                                  const ParallelSpec& parallel) {
+  std::vector<FlatItem> items;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterSpec& parameter = parameters[i];
+    const bool starts_part = i == 0 || parameters[i - 1].layer != parameter.layer;
+    // First and last stage place a tied embedding alike, so that its shards are the same.
+    const auto is_word_embedding = [&](size_t j) { return parameters[j].name == kWordEmbedding; };
+    const bool starts_bucket = starts_part || is_word_embedding(i) || is_word_embedding(i - 1);
+    items.push_back(
+        {.num_elements =
+             SliceOf(parameter, TensorSizeOf(parameter, parallel), /*tensor_rank=*/0).num_elements,
+         .packed_with_previous = parameter.packed_with_previous,
+         .starts_part = starts_part,
+         .starts_bucket = starts_bucket});
+  }
+  return items;
+}
+
 int64_t FlatPlacer::Place(const FlatItem& item) {
   if (!item.packed_with_previous) {
-    if (bucket_.num_parameters > 0 && end_ - bucket_.offset >= bucket_elements_) CloseBucket();
+    const bool closes = by_part_ ? item.starts_bucket : end_ - bucket_.offset >= bucket_elements_;
+    if (bucket_.num_parameters > 0 && closes) CloseBucket();
     end_ = base::RoundUp(end_, kFlatAlignmentElements);
   }
   const int64_t offset = end_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cost_model/spec/flat_layout.h"
@@ -13,14 +14,21 @@ namespace tessera::spec {
 struct FlatItem {
   int64_t num_elements = 0;
   bool packed_with_previous = false;
+  bool starts_part = false;    // the first of a layer, of the embedding or of the head
+  bool starts_bucket = false;  // where buckets are parts
   bool operator==(const FlatItem&) const = default;
 };
+// `parameters`: of one gradient group.
+std::vector<FlatItem> FlatItemsOf(std::span<const ParameterSpec> parameters,
+                                  const ParallelSpec& parallel);
 
 class FlatPlacer {
  public:
-  // Buckets close at the first boundary past `bucket_elements`, at a multiple of `bucket_multiple`.
-  FlatPlacer(int64_t bucket_elements, int64_t bucket_multiple)
-      : bucket_elements_(bucket_elements), bucket_multiple_(bucket_multiple) {}
+  // Buckets close at a multiple of `bucket_multiple`.
+  FlatPlacer(const ParallelSpec& parallel, int64_t bucket_multiple)
+      : by_part_(ReducesEachMicrobatch(parallel)),
+        bucket_elements_(parallel.bucket_elements),
+        bucket_multiple_(bucket_multiple) {}
 
   // Returns the offset of the parameter.
   int64_t Place(const FlatItem& item);
@@ -35,6 +43,7 @@ class FlatPlacer {
  private:
   void CloseBucket();
 
+  const bool by_part_;
   const int64_t bucket_elements_;
   const int64_t bucket_multiple_;
   std::vector<FlatBucket> buckets_;

@@ -109,7 +109,7 @@ class ListBuilder {
   const ModelSpec& model_;
   const ParallelSpec& parallel_;
   const int max_experts_;
-  int layer_ = -1;
+  int layer_ = kEmbeddingPart;
   bool is_expert_ = false;
   std::vector<ParameterSpec> parameters_;
 };
@@ -215,9 +215,8 @@ void AddHead(const ModelSpec& model, const ParallelSpec& parallel, bool has_embe
   list.AddNorm("final_norm");
   const std::vector<int64_t> shape = {model.vocab_size, model.hidden_size};
   if (!model.tied_embeddings) list.AddWeight("output", shape, Split::kVocab);
-  if ((model.tied_embeddings || model.num_multi_token_layers > 0) && !has_embedding) {
-    list.Add("embedding.word.weight", shape, Split::kVocab, InitKind::kNormal,
-             model.init_standard_deviation)
+  if (HeadReadsEmbedding(model) && !has_embedding) {
+    list.Add(kWordEmbedding, shape, Split::kVocab, InitKind::kNormal, model.init_standard_deviation)
         .tied_copy = true;
   }
   for (int i = 0; i < model.num_multi_token_layers; ++i) {
@@ -243,6 +242,10 @@ int64_t SumElements(const std::vector<ParameterSpec>& parameters) {
 
 }  // namespace
 
+bool HeadReadsEmbedding(const ModelSpec& model) {
+  return model.tied_embeddings || model.num_multi_token_layers > 0;
+}
+
 int64_t PaddedVocabSize(const ModelSpec& model, const ParallelSpec& parallel) {
   return base::RoundUp(model.vocab_size,
                        parallel.vocab_size_multiple * parallel.tensor_parallel_size);
@@ -263,7 +266,7 @@ std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const Paralle
     list.set_layer(layer);
     AddLayer(model, parallel, LayerFormOf(model, layer), expert_rank, list);
   }
-  list.set_layer(-1);
+  list.set_layer(kHeadPart);
   if (stage.has_head) AddHead(model, parallel, stage.has_embedding, expert_rank, list);
   return list.Take();
 }

@@ -24,6 +24,12 @@ struct ParameterShard {
   bool operator==(const ParameterShard&) const = default;
 };
 
+// Parts of a model beside its layers, by the numbers that ParameterSpec::layer gives them.
+inline constexpr int kHeadPart = -1;
+inline constexpr int kEmbeddingPart = -2;
+// The parameter that tied embeddings share.
+inline constexpr const char* kWordEmbedding = "embedding.word.weight";
+
 struct ParameterSpec {
   std::string name;                   // "layers.3.attention.q.weight"
   std::vector<int64_t> global_shape;  // without padding
@@ -43,7 +49,7 @@ struct ParameterSpec {
   // One rank of each expert-parallel group holds it, split over the expert-tensor ranks instead of
   // the tensor ranks; gradients are reduced over the ranks that hold the same experts.
   bool is_expert = false;
-  int layer = -1;  // -1: embedding or head
+  int layer = kHeadPart;  // or part; the head holds its own copy of a tied embedding
   bool operator==(const ParameterSpec&) const = default;
 };
 
@@ -54,6 +60,8 @@ struct ParameterSpec {
 std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const ParallelSpec& parallel,
                                            const VirtualStage& stage, int expert_rank = 0,
                                            int max_experts = std::numeric_limits<int>::max());
+// Whether the head's stage holds the word embedding: tied, or shared with multi-token layers.
+bool HeadReadsEmbedding(const ModelSpec& model);
 // Parameters of the whole model, once each.
 std::vector<ParameterSpec> ModelParameters(const ModelSpec& model);
 // Their number (padding and tied copies not counted).

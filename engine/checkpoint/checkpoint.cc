@@ -94,7 +94,7 @@ CheckpointInfo LoadCheckpoint(const std::string& folder, const spec::ModelSpec& 
   RequireSameModel(reader.model(), model, reader.folder() + "/" + kModelFileName);
   const Manifest& manifest = reader.manifest();
   const bool has_moments = manifest.HasOptimizerState();
-  std::fill_n(state.weights, state.layout.num_elements, 0.0f);
+  std::fill_n(state.weights, NumWeights(state), 0.0f);
   std::vector<StatePart> parts = WeightParts(state);
   if (state.m != nullptr) {
     std::fill_n(state.m, spec::NumOwnedElements(state.owned), 0.0f);

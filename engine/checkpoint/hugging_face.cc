@@ -190,9 +190,20 @@ void HuggingFaceReader::CompareTiedHead(const TensorPart& slice, const float* em
 void LoadHuggingFaceWeights(const std::string& folder, const spec::ModelSpec& model,
                             TrainState& state) {
   const HuggingFaceReader reader(folder, model);
-  std::fill_n(state.weights, state.layout.num_elements, 0.0f);
+  std::fill_n(state.weights, NumWeights(state), 0.0f);
+  std::vector<float> whole;
   for (const StatePart& part : WeightParts(state)) {
-    reader.Read(state.parameters[part.parameter].name, part.part, part.data);
+    const spec::ParameterSpec& parameter = state.parameters[part.parameter];
+    TensorPart slice = part.part;
+    slice.first = 0;
+    slice.count = state.slices[part.parameter].num_elements;
+    if (slice == part.part) {
+      reader.Read(parameter.name, slice, part.data);
+      continue;
+    }
+    whole.assign(static_cast<size_t>(slice.count), 0.0f);
+    reader.Read(parameter.name, slice, whole.data());
+    std::copy_n(whole.begin() + part.part.first, part.part.count, part.data);
   }
 }
 

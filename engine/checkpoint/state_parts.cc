@@ -34,8 +34,8 @@ void AddOwnedParts(const TrainState& state, const std::vector<spec::OwnedRange>&
       const int64_t end =
           std::min(range.offset + range.num_elements, place.offset + place.num_elements);
       if (begin >= end) continue;
-      const int64_t at =
-          kind == StateKind::kWeight ? begin : begin - range.offset + range.state_offset;
+      const bool is_flat = kind == StateKind::kWeight && !state.has_owned_weights_alone;
+      const int64_t at = is_flat ? begin : begin - range.offset + range.state_offset;
       StatePart part = {
           .parameter = i, .kind = kind, .part = SliceOnRank(state, i), .data = base + at};
       part.part.first = begin - place.offset;
@@ -56,6 +56,10 @@ void AddMomentParts(const TrainState& state, const std::vector<spec::OwnedRange>
 
 std::vector<StatePart> WeightParts(const TrainState& state) {
   std::vector<StatePart> parts;
+  if (state.has_owned_weights_alone) {
+    AddOwnedParts(state, state.owned, StateKind::kWeight, state.weights, parts);
+    return parts;
+  }
   const int num_parameters = NumParameters(state);
   for (int i = 0; i < num_parameters; ++i) {
     parts.push_back({.parameter = i,

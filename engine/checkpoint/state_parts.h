@@ -16,7 +16,7 @@ struct StatePart {
   float* data = nullptr;  // its first element
 };
 
-// All weights of this rank: tied copies, replicas and padding included.
+// The weights that this rank keeps: tied copies, replicas and padding included.
 std::vector<StatePart> WeightParts(const TrainState& state);
 // The moments that this rank owns; none where state.m is null.
 std::vector<StatePart> MomentParts(const TrainState& state);

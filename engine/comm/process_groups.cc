@@ -54,6 +54,13 @@ ProcessGroups::ProcessGroups(Communicator& world_comm, const spec::ParallelSpec&
   expert = split(Axis::kExpert);
   expert_tensor = split(Axis::kExpertTensor);
   expert_data = split(Axis::kExpertData);
+  const bool has_replicas =
+      parallel.zero_stage > 0 && ShardGroupSize(parallel) != GradientGroupSize(parallel);
+  if (!has_replicas) return;
+  shard = split(Axis::kShard);
+  shard_replica = split(Axis::kShardReplica);
+  expert_shard = split(Axis::kExpertShard);
+  expert_shard_replica = split(Axis::kExpertShardReplica);
 }
 
 void ProcessGroups::set_observer(base::OpObserver* observer) {
@@ -70,6 +77,11 @@ void ProcessGroups::set_observer(base::OpObserver* observer) {
   set(*expert, Axis::kExpert);
   set(*expert_tensor, Axis::kExpertTensor);
   set(*expert_data, Axis::kExpertData);
+  if (shard == nullptr) return;
+  set(*shard, Axis::kShard);
+  set(*shard_replica, Axis::kShardReplica);
+  set(*expert_shard, Axis::kExpertShard);
+  set(*expert_shard_replica, Axis::kExpertShardReplica);
 }
 
 }  // namespace tessera::engine

@@ -34,6 +34,12 @@ struct ProcessGroups {
   std::unique_ptr<Communicator> expert;         // holders of different experts
   std::unique_ptr<Communicator> expert_tensor;  // sharers of the same experts' matrices
   std::unique_ptr<Communicator> expert_data;    // holders of the same parts of the same experts
+  // Where ZeRO shards among fewer ranks than hold the same parameters, else null: those ranks, and
+  // those that keep the same shard.
+  std::unique_ptr<Communicator> shard;
+  std::unique_ptr<Communicator> shard_replica;
+  std::unique_ptr<Communicator> expert_shard;
+  std::unique_ptr<Communicator> expert_shard_replica;
 };
 
 }  // namespace tessera::engine

@@ -7,8 +7,8 @@
 namespace tessera::engine {
 
 StageModel::StageModel(const LayerContext& context, const ParameterStore& store,
-                       const spec::VirtualStage& stage)
-    : context_(context), stage_(stage) {
+                       const spec::VirtualStage& stage, PartHooks& hooks)
+    : context_(context), stage_(stage), hooks_(hooks) {
   if (stage.has_embedding) embedding_.emplace(context, store);
   const int num_recomputed = context.parallel.recompute == spec::Recompute::kFull
                                  ? spec::RecomputedLayers(context.parallel, stage)
@@ -33,14 +33,17 @@ Buffer StageModel::Forward(int microbatch, const Microbatch& data, Buffer input)
   Buffer x = std::move(input);
   if (embedding_) {
     stash.embedding.tokens = CopyTokens(data.tokens);
+    hooks_.BeforeForward(spec::kEmbeddingPart);
     x = embedding_->Forward(stash.embedding);
   }
   stash.layers.resize(layers_.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
+    hooks_.BeforeForward(LayerNumber(i));
     x = layers_[i].Forward(std::move(x), stash.layers[i]);
   }
   if (head_) {
     stash.head.labels = CopyTokens(data.labels);
+    hooks_.BeforeForward(spec::kHeadPart);
     head_->Forward(std::move(x), stash.head);
     return {};
   }
@@ -76,16 +79,24 @@ Buffer StageModel::BackwardThrough(int microbatch, Buffer dy, Products* put_off,
   TESSERA_CHECK(found != stashes_.end(), "micro-batch ", microbatch, " goes backward on stage ",
                 stage_.index, " before it went forward");
   Stash& stash = found->second;
-  if (head_) dy = head_->Backward(stash.head);
+  if (head_) {
+    hooks_.BeforeBackward(spec::kHeadPart);
+    dy = head_->Backward(stash.head);
+    hooks_.AfterBackward(spec::kHeadPart);
+  }
   for (size_t i = layers_.size(); i-- > 0;) {
+    hooks_.BeforeBackward(LayerNumber(i));
     if (put_off != nullptr) context_.part.put_off = &(*put_off)[i];
     layers_[i].Backward(stash.layers[i], dy);
     if (put_off != nullptr) (*put_off)[i].HoldOperands();
     context_.part.put_off = nullptr;
-    if (layer_done) layer_done(stage_.first_layer + static_cast<int>(i));
+    hooks_.AfterBackward(LayerNumber(i));
+    if (layer_done) layer_done(LayerNumber(i));
   }
   if (embedding_) {
+    hooks_.BeforeBackward(spec::kEmbeddingPart);
     embedding_->Backward(stash.embedding, dy);
+    hooks_.AfterBackward(spec::kEmbeddingPart);
     dy.Reset();
   }
   stashes_.erase(found);

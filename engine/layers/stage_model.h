@@ -8,6 +8,7 @@
 
 #include "engine/layers/embedding.h"
 #include "engine/layers/head.h"
+#include "engine/layers/part_hooks.h"
 #include "engine/layers/transformer_layer.h"
 
 namespace tessera::engine {
@@ -20,8 +21,9 @@ struct Microbatch {
 
 class StageModel {
  public:
+  // `hooks`, which must outlive it, hears of every pass through a part.
   StageModel(const LayerContext& context, const ParameterStore& store,
-             const spec::VirtualStage& stage);
+             const spec::VirtualStage& stage, PartHooks& hooks);
 
   // `input`: the previous virtual stage's output [local_tokens, hidden], empty on the first.
   // Returns this one's output, empty on the last, where the loss goes to the context's target.
@@ -44,12 +46,14 @@ class StageModel {
     HeadStash head;
   };
   using Products = std::vector<WeightProducts>;  // by layer
+  int LayerNumber(size_t i) const { return stage_.first_layer + static_cast<int>(i); }
   Buffer CopyTokens(const int32_t* host) const;
   Buffer BackwardThrough(int microbatch, Buffer dy, Products* put_off,
                          const std::function<void(int layer)>& layer_done);
 
   const LayerContext& context_;
   spec::VirtualStage stage_;
+  PartHooks& hooks_;
   std::optional<Embedding> embedding_;
   std::vector<TransformerLayer> layers_;
   std::optional<Head> head_;

@@ -3,18 +3,17 @@
 #include <algorithm>
 
 namespace tessera::engine {
+namespace {
 
-AdamWOptimizer::AdamWOptimizer(const LayerContext& context, const ParameterStore& store)
-    : context_(context), store_(store) {
+constexpr int64_t kPieceElements = 1 << 20;  // of gradients and weights on their way
+
+}  // namespace
+
+AdamWOptimizer::AdamWOptimizer(const LayerContext& context, const ParameterStore& store,
+                               int host_threads)
+    : context_(context), store_(store), state_(context, store.num_owned()) {
   for (const spec::OwnedRange& range : store.owned()) AppendSegments(range);
-  const auto allocate = [&] {
-    return context.pool.Allocate(MemoryKind::kOptimizer, base::DType::kFloat32, store.num_owned());
-  };
-  m_ = allocate();
-  v_ = allocate();
-  context.backend.Fill(m_.array(), store.num_owned(), 0.0F);
-  context.backend.Fill(v_.array(), store.num_owned(), 0.0F);
-  if (context.types.has_master_weights) master_ = allocate();
+  if (state_.is_on_host()) host_ = kernels::MakeCpuBackend(host_threads);
 }
 
 // Cuts a range at parameter borders and joins what is treated alike. Gaps between parameters hold
@@ -28,7 +27,9 @@ void AdamWOptimizer::AppendSegments(const spec::OwnedRange& range) {
     const int64_t end = std::min(range_end, flat.offset + flat.num_elements);
     if (begin >= end) continue;
     const spec::ParameterSpec& parameter = store_.parameters()[i];
-    const Segment segment{.offset = begin,
+    const Segment segment{.weight = store_.OwnWeights(range, begin - range.offset),
+                          .gradient = store_.OwnGradients(range, begin - range.offset),
+                          .end = end,
                           .num_elements = end - begin,
                           .state_offset = range.state_offset + begin - range.offset,
                           .weight_decay = parameter.weight_decay,
@@ -38,7 +39,8 @@ void AdamWOptimizer::AppendSegments(const spec::OwnedRange& range) {
       Segment& last = segments_.back();
       if (last.weight_decay == segment.weight_decay &&
           last.counts_in_norm == segment.counts_in_norm) {
-        last.num_elements = end - last.offset;
+        last.num_elements += end - last.end;
+        last.end = end;
         continue;
       }
     }
@@ -49,28 +51,60 @@ void AdamWOptimizer::AppendSegments(const spec::OwnedRange& range) {
 void AdamWOptimizer::AddSquaredNorm(double* sum) const {
   for (const Segment& segment : segments_) {
     if (!segment.counts_in_norm) continue;
-    context_.backend.SumOfSquares(
-        {.x = store_.gradients().At(segment.offset), .sum = sum, .n = segment.num_elements});
+    context_.backend.SumOfSquares({.x = segment.gradient, .sum = sum, .n = segment.num_elements});
   }
 }
 
 void AdamWOptimizer::Step(const spec::OptimizerSpec& options, double lr, double grad_scale,
                           int64_t step) const {
   for (const Segment& segment : segments_) {
-    context_.backend.AdamW(
-        {.param = store_.weights().At(segment.offset),
-         .master = master().At(segment.state_offset),
-         .grad = store_.gradients().At(segment.offset),
-         .m = m().At(segment.state_offset),
-         .v = v().At(segment.state_offset),
-         .n = segment.num_elements,
-         .lr = static_cast<float>(lr),
-         .beta1 = static_cast<float>(options.adam_beta1),
-         .beta2 = static_cast<float>(options.adam_beta2),
-         .epsilon = static_cast<float>(options.adam_eps),
-         .weight_decay = segment.weight_decay ? static_cast<float>(options.weight_decay) : 0.0F,
-         .grad_scale = static_cast<float>(grad_scale),
-         .step = step});
+    const kernels::AdamWArgs args = {
+        .param = segment.weight,
+        .master = state_.master().At(segment.state_offset),
+        .grad = segment.gradient,
+        .m = state_.m().At(segment.state_offset),
+        .v = state_.v().At(segment.state_offset),
+        .n = segment.num_elements,
+        .lr = static_cast<float>(lr),
+        .beta1 = static_cast<float>(options.adam_beta1),
+        .beta2 = static_cast<float>(options.adam_beta2),
+        .epsilon = static_cast<float>(options.adam_eps),
+        .weight_decay = segment.weight_decay ? static_cast<float>(options.weight_decay) : 0.0F,
+        .grad_scale = static_cast<float>(grad_scale),
+        .step = step};
+    if (state_.is_on_host()) {
+      StepOnHost(segment, args);
+    } else {
+      context_.backend.AdamW(args);
+    }
+  }
+}
+
+// Piece by piece. In fp32 the master weights are the weights.
+void AdamWOptimizer::StepOnHost(const Segment& segment, kernels::AdamWArgs args) const {
+  const int64_t most = std::min(kPieceElements, segment.num_elements);
+  const auto weight_bytes = static_cast<size_t>(base::SizeBytes(segment.weight.dtype));
+  std::vector<float> gradients(static_cast<size_t>(most));
+  std::vector<std::byte> rounded(static_cast<size_t>(most) * weight_bytes);
+  const kernels::Array master = args.master, m = args.m, v = args.v;
+  for (int64_t begin = 0; begin < segment.num_elements; begin += kPieceElements) {
+    args.n = std::min(kPieceElements, segment.num_elements - begin);
+    const auto count = static_cast<size_t>(args.n);
+    context_.backend.CopyToHost(gradients.data(), segment.gradient.At(begin).data,
+                                count * sizeof(float));
+    args.grad = kernels::Array{gradients.data(), base::DType::kFloat32};
+    args.m = m.At(begin);
+    args.v = v.At(begin);
+    if (segment.weight.dtype == base::DType::kFloat32) {
+      args.param = master.At(begin);
+      args.master = {};
+    } else {
+      args.param = {rounded.data(), segment.weight.dtype};
+      args.master = master.At(begin);
+    }
+    host_->AdamW(args);
+    context_.backend.CopyToDevice(segment.weight.At(begin).data, args.param.data,
+                                  count * weight_bytes);
   }
 }
 

@@ -2,65 +2,18 @@
 
 #include <algorithm>
 #include <iterator>
-#include <span>
 #include <vector>
+
+#include "engine/optimizer/holders.h"
 
 namespace tessera::engine {
 namespace {
-
-// Sums the gradients of several small parameters over a group in one reduction.
-void ReducePacked(const LayerContext& context, const ParameterStore& store,
-                  std::span<const spec::FlatParameter> parameters, int64_t total,
-                  Communicator& group) {
-  Buffer packed = context.Fp32Workspace(total);
-  int64_t offset = 0;
-  for (const spec::FlatParameter& parameter : parameters) {
-    context.backend.Copy(store.gradients().At(parameter.offset), packed.array().At(offset),
-                         parameter.num_elements);
-    offset += parameter.num_elements;
-  }
-  group.AllReduce(packed.data(), packed.data(), total, packed.dtype(), base::ReduceOp::kSum);
-  offset = 0;
-  for (const spec::FlatParameter& parameter : parameters) {
-    context.backend.Copy(packed.array().At(offset), store.gradients().At(parameter.offset),
-                         parameter.num_elements);
-    offset += parameter.num_elements;
-  }
-}
 
 // Elements that one packed reduction holds: as many bytes as the gradient of a layer's input, less
 // than any pass takes, so that the memory of a step is that of its passes.
 int64_t MostPackedElements(const LayerContext& context) {
   return context.shape.local_tokens * context.shape.hidden *
          base::SizeBytes(context.types.activation) / base::SizeBytes(base::DType::kFloat32);
-}
-
-// Sums the gradients of the given parameters over a group: large ones where they lie, small ones
-// packed.
-void ReduceOver(const LayerContext& context, const ParameterStore& store,
-                const std::vector<size_t>& indices, Communicator& group) {
-  if (group.size() == 1) return;
-  const int64_t most = MostPackedElements(context);
-  std::vector<spec::FlatParameter> small;
-  int64_t total = 0;
-  const auto flush = [&] {
-    if (!small.empty()) ReducePacked(context, store, small, total, group);
-    small.clear();
-    total = 0;
-  };
-  for (const size_t i : indices) {
-    const spec::FlatParameter& parameter = store.layout().parameters[i];
-    if (parameter.num_elements > most) {
-      const kernels::Array data = store.gradients().At(parameter.offset);
-      group.AllReduce(data.data, data.data, parameter.num_elements, data.dtype,
-                      base::ReduceOp::kSum);
-      continue;
-    }
-    if (total + parameter.num_elements > most) flush();
-    small.push_back(parameter);
-    total += parameter.num_elements;
-  }
-  flush();
 }
 
 std::vector<size_t> ParametersOf(const spec::FlatBucket& bucket) {
@@ -71,29 +24,32 @@ std::vector<size_t> ParametersOf(const spec::FlatBucket& bucket) {
   return parameters;
 }
 
-// The ranks that hold what a bucket holds.
-Communicator& HoldersOf(const LayerContext& context, const spec::FlatBucket& bucket) {
-  return bucket.is_expert ? *context.groups.expert_data : *context.groups.gradient;
-}
-
 }  // namespace
 
-GradientReducer::GradientReducer(const LayerContext& context, const ParameterStore& store)
+GradientReducer::GradientReducer(const LayerContext& context, const ParameterStore& store,
+                                 SpanLog& waits, bool overlaps)
     : context_(context),
       store_(store),
+      waits_(waits),
+      overlaps_(overlaps),
       is_final_(store.parameters().size()),
-      is_started_(store.layout().buckets.size()) {}
+      is_started_(store.layout().buckets.size()) {
+  for (size_t b = 0; b < is_started_.size(); ++b) {
+    bucket_of_.insert(bucket_of_.end(),
+                      static_cast<size_t>(store.layout().buckets[b].num_parameters), b);
+  }
+}
 
 bool GradientReducer::ReducesAny() const {
   const std::vector<spec::FlatBucket>& buckets = store_.layout().buckets;
   return std::any_of(buckets.begin(), buckets.end(), [&](const spec::FlatBucket& bucket) {
-    return HoldersOf(context_, bucket).size() > 1;
+    return HoldersOf(context_.groups, bucket.is_expert).size() > 1;
   });
 }
 
 bool GradientReducer::IsTied(size_t parameter) const {
   return context_.model.tied_embeddings &&
-         store_.parameters()[parameter].name == "embedding.word.weight";
+         store_.parameters()[parameter].name == spec::kWordEmbedding;
 }
 
 bool GradientReducer::IsReady(const spec::FlatBucket& bucket) const {
@@ -102,7 +58,7 @@ bool GradientReducer::IsReady(const spec::FlatBucket& bucket) const {
 }
 
 void GradientReducer::OnLayerDone(int layer) {
-  if (!ReducesAny()) return;
+  if (store_.keeps_owned_gradients() || !ReducesAny()) return;
   bool is_behind = false;  // the layer
   for (size_t i = 0; i < is_final_.size(); ++i) {
     const int of = store_.parameters()[i].layer;
@@ -116,12 +72,62 @@ void GradientReducer::OnLayerDone(int layer) {
     const spec::FlatBucket& bucket = store_.layout().buckets[b];
     if (is_started_[b] || !IsReady(bucket)) continue;
     ReduceShared(ParametersOf(bucket), /*with_tied=*/false);
-    StartBucket(bucket);
+    StartBucket(b);
     is_started_[b] = true;
   }
 }
 
+void GradientReducer::BeforeBackward(int part) {
+  if (!store_.keeps_owned_gradients()) return;
+  const bool shares_embedding = store_.parts().shares_embedding();
+  if (part == spec::kHeadPart && shares_embedding) ClearGradients(spec::kEmbeddingPart);
+  if (part != spec::kEmbeddingPart || !shares_embedding) ClearGradients(part);
+}
+
+void GradientReducer::ClearGradients(int number) {
+  const Part* const part = store_.parts().Find(number);
+  if (part == nullptr) return;
+  if (context_.parallel.overlap_grad_reduce) {
+    Settle(scattering_[static_cast<size_t>(part->slot)]);
+  } else {
+    for (Scattering& scattering : scattering_) Settle(scattering);
+  }
+  context_.backend.Fill(store_.WholeGradients(*part), part->num_elements, 0.0F);
+}
+
+void GradientReducer::AfterBackward(int number) {
+  if (!store_.keeps_owned_gradients()) return;
+  const Part* const part = store_.parts().Find(number);
+  if (part == nullptr) return;
+  Scattering& scattering = scattering_[static_cast<size_t>(part->slot)];
+  scattering.part = part;
+  for (const size_t bucket : part->buckets) {
+    const spec::OwnedRange& own = store_.owned()[bucket];
+    Communicator& group = ShardGroupOf(context_.groups, own.is_expert);
+    const kernels::Array data = store_.WholeGradients(bucket);
+    scattering.handles.push_back(
+        group.ReduceScatterAsync(data.data, data.At(group.rank() * own.num_elements).data,
+                                 own.num_elements, data.dtype, base::ReduceOp::kSum));
+  }
+  if (!overlaps_) Settle(scattering);
+}
+
+void GradientReducer::Settle(Scattering& scattering) {
+  if (scattering.part == nullptr) return;
+  waits_.Run([&] {
+    for (const auto& handle : scattering.handles) handle->Wait();
+  });
+  for (const size_t bucket : scattering.part->buckets) {
+    const spec::OwnedRange& own = store_.owned()[bucket];
+    const int shard = ShardGroupOf(context_.groups, own.is_expert).rank();
+    context_.backend.Add(store_.WholeGradients(bucket).At(shard * own.num_elements),
+                         store_.OwnGradients(own), own.num_elements);
+  }
+  scattering = {};
+}
+
 void GradientReducer::Finish() {
+  for (Scattering& scattering : scattering_) Settle(scattering);
   std::vector<size_t> left;
   for (size_t b = 0; b < is_started_.size(); ++b) {
     if (is_started_[b]) continue;
@@ -129,11 +135,14 @@ void GradientReducer::Finish() {
     left.insert(left.end(), parameters.begin(), parameters.end());
   }
   ReduceShared(left, /*with_tied=*/true);
-  for (size_t b = 0; b < is_started_.size(); ++b) {
-    if (!is_started_[b]) StartBucket(store_.layout().buckets[b]);
+  if (!store_.keeps_owned_gradients()) {
+    for (size_t b = 0; b < is_started_.size(); ++b) {
+      if (!is_started_[b]) StartBucket(b);
+    }
   }
   for (const auto& handle : under_way_) handle->Wait();
   under_way_.clear();
+  ReduceReplicas();
   is_final_.assign(is_final_.size(), false);
   is_started_.assign(is_started_.size(), false);
 }
@@ -142,7 +151,7 @@ void GradientReducer::ReduceShared(const std::vector<size_t>& parameters, bool w
   const auto reduce_where = [&](const auto& predicate, Communicator& group) {
     std::vector<size_t> indices;
     std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(indices), predicate);
-    ReduceOver(context_, store_, indices, group);
+    ReduceOver(indices, group);
   };
   const int tp = context_.parallel.tensor_parallel_size;
   reduce_where([&](size_t i) { return store_.parameters()[i].sequence_parallel_gradient; },
@@ -156,29 +165,91 @@ void GradientReducer::ReduceShared(const std::vector<size_t>& parameters, bool w
   if (with_tied) reduce_where([&](size_t i) { return IsTied(i); }, *context_.groups.embedding);
 }
 
-void GradientReducer::StartBucket(const spec::FlatBucket& bucket) {
-  Communicator& group = HoldersOf(context_, bucket);
+GradientReducer::Piece GradientReducer::PieceOf(size_t parameter) const {
+  const spec::FlatParameter& place = store_.layout().parameters[parameter];
+  if (!store_.keeps_owned_gradients()) {
+    return {store_.gradients().At(place.offset), place.num_elements};
+  }
+  const spec::OwnedRange& own = store_.owned()[bucket_of_[parameter]];
+  const int64_t begin = std::max(own.offset, place.offset);
+  const int64_t end = std::min(own.offset + own.num_elements, place.offset + place.num_elements);
+  if (begin >= end) return {};
+  return {store_.OwnGradients(own, begin - own.offset), end - begin};
+}
+
+// Sums the gradients of the given parameters over a group: large ones where they lie, small ones
+// packed.
+void GradientReducer::ReduceOver(const std::vector<size_t>& parameters, Communicator& group) const {
   if (group.size() == 1) return;
+  const int64_t most = MostPackedElements(context_);
+  std::vector<Piece> small;
+  int64_t total = 0;
+  const auto flush = [&] {
+    if (!small.empty()) ReducePacked(small, total, group);
+    small.clear();
+    total = 0;
+  };
+  for (const size_t i : parameters) {
+    const Piece piece = PieceOf(i);
+    if (piece.num_elements == 0) continue;
+    if (piece.num_elements > most) {
+      group.AllReduce(piece.gradients.data, piece.gradients.data, piece.num_elements,
+                      piece.gradients.dtype, base::ReduceOp::kSum);
+      continue;
+    }
+    if (total + piece.num_elements > most) flush();
+    small.push_back(piece);
+    total += piece.num_elements;
+  }
+  flush();
+}
+
+// Sums several small pieces over a group in one reduction.
+void GradientReducer::ReducePacked(const std::vector<Piece>& pieces, int64_t total,
+                                   Communicator& group) const {
+  Buffer packed = context_.Fp32Workspace(total);
+  int64_t offset = 0;
+  for (const Piece& piece : pieces) {
+    context_.backend.Copy(piece.gradients, packed.array().At(offset), piece.num_elements);
+    offset += piece.num_elements;
+  }
+  group.AllReduce(packed.data(), packed.data(), total, packed.dtype(), base::ReduceOp::kSum);
+  offset = 0;
+  for (const Piece& piece : pieces) {
+    context_.backend.Copy(packed.array().At(offset), piece.gradients, piece.num_elements);
+    offset += piece.num_elements;
+  }
+}
+
+void GradientReducer::StartBucket(size_t index) {
+  const spec::FlatBucket& bucket = store_.layout().buckets[index];
   const kernels::Array data = store_.gradients().At(bucket.offset);
   if (context_.parallel.zero_stage == 0) {
+    Communicator& group = HoldersOf(context_.groups, bucket.is_expert);
+    if (group.size() == 1) return;
     under_way_.push_back(group.AllReduceAsync(data.data, data.data, bucket.num_elements, data.dtype,
                                               base::ReduceOp::kSum));
     return;
   }
-  const int64_t part = bucket.num_elements / group.size();
-  under_way_.push_back(group.ReduceScatterAsync(data.data, data.At(group.rank() * part).data, part,
-                                                data.dtype, base::ReduceOp::kSum));
+  Communicator& group = ShardGroupOf(context_.groups, bucket.is_expert);
+  if (group.size() == 1) return;
+  const spec::OwnedRange& own = store_.owned()[index];
+  under_way_.push_back(group.ReduceScatterAsync(data.data, store_.OwnGradients(own).data,
+                                                own.num_elements, data.dtype,
+                                                base::ReduceOp::kSum));
 }
 
-void GatherWeights(const LayerContext& context, const ParameterStore& store) {
-  if (context.parallel.zero_stage == 0) return;
-  for (const spec::FlatBucket& bucket : store.layout().buckets) {
-    Communicator& group = HoldersOf(context, bucket);
-    if (group.size() == 1) continue;
-    const kernels::Array data = store.weights().At(bucket.offset);
-    const int64_t part = bucket.num_elements / group.size();
-    group.AllGather(data.At(group.rank() * part).data, data.data, part, data.dtype);
+void GradientReducer::ReduceReplicas() {
+  if (context_.parallel.zero_stage == 0) return;
+  for (const spec::OwnedRange& own : store_.owned()) {
+    Communicator* const replicas = ShardReplicasOf(context_.groups, own.is_expert);
+    if (replicas == nullptr || replicas->size() == 1) continue;
+    const kernels::Array data = store_.OwnGradients(own);
+    under_way_.push_back(replicas->AllReduceAsync(data.data, data.data, own.num_elements,
+                                                  data.dtype, base::ReduceOp::kSum));
   }
+  for (const auto& handle : under_way_) handle->Wait();
+  under_way_.clear();
 }
 
 }  // namespace tessera::engine

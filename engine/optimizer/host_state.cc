@@ -33,15 +33,16 @@ HostState::HostState(const LayerContext& context, const ParameterStore& store,
   state_ = {.parameters = store.parameters(),
             .slices = store.slices(),
             .layout = store.layout(),
-            .owned = store.owned()};
+            .owned = store.owned(),
+            .has_owned_weights_alone = store.keeps_owned_weights()};
   if (!is_copy_) {
     state_.weights = store.weights().As<float>();
     if (parts == Parts::kWeights) return;
-    state_.m = optimizer.m().As<float>();
-    state_.v = optimizer.v().As<float>();
+    state_.m = optimizer.state().m().As<float>();
+    state_.v = optimizer.state().v().As<float>();
     return;
   }
-  weights_.resize(static_cast<size_t>(store.layout().num_elements));
+  weights_.resize(static_cast<size_t>(store.num_weights()));
   state_.weights = weights_.data();
   if (parts == Parts::kWeights) return;
   m_.resize(static_cast<size_t>(store.num_owned()));
@@ -50,16 +51,21 @@ HostState::HostState(const LayerContext& context, const ParameterStore& store,
   state_.v = v_.data();
 }
 
+int64_t HostState::OwnOffset(const spec::OwnedRange& range) const {
+  return state_.has_owned_weights_alone ? range.state_offset : range.offset;
+}
+
 void HostState::Download() {
   if (!is_copy_) return;
   DownloadWeights();
-  context_.backend.CopyToHost(m_.data(), optimizer_.m().data, FloatBytes(store_.num_owned()));
-  context_.backend.CopyToHost(v_.data(), optimizer_.v().data, FloatBytes(store_.num_owned()));
+  const OptimizerState& state = optimizer_.state();
+  state.CopyOut(state.m(), m_.data(), store_.num_owned());
+  state.CopyOut(state.v(), v_.data(), store_.num_owned());
 }
 
 void HostState::DownloadWeights() {
   const kernels::Array weights = store_.weights();
-  const int64_t num_elements = store_.layout().num_elements;
+  const int64_t num_elements = store_.num_weights();
   if (weights.dtype == base::DType::kFloat32) {
     context_.backend.CopyToHost(weights_.data(), weights.data, FloatBytes(num_elements));
     return;
@@ -72,23 +78,29 @@ void HostState::DownloadWeights() {
     Widen(piece.data(), weights.dtype, n, weights_.data() + begin);
   }
   for (const spec::OwnedRange& range : store_.owned()) {
-    context_.backend.CopyToHost(weights_.data() + range.offset,
-                                optimizer_.master().At(range.state_offset).data,
-                                FloatBytes(range.num_elements));
+    optimizer_.state().CopyOut(optimizer_.state().master().At(range.state_offset),
+                               weights_.data() + OwnOffset(range), range.num_elements);
   }
 }
 
 void HostState::Upload() const {
   if (!is_copy_) return;
   UploadWeights();
+  const OptimizerState& state = optimizer_.state();
+  if (state.master()) {
+    for (const spec::OwnedRange& range : store_.owned()) {
+      state.CopyIn(weights_.data() + OwnOffset(range), state.master().At(range.state_offset),
+                   range.num_elements);
+    }
+  }
   if (state_.m == nullptr) return;
-  context_.backend.CopyToDevice(optimizer_.m().data, m_.data(), FloatBytes(store_.num_owned()));
-  context_.backend.CopyToDevice(optimizer_.v().data, v_.data(), FloatBytes(store_.num_owned()));
+  state.CopyIn(m_.data(), state.m(), store_.num_owned());
+  state.CopyIn(v_.data(), state.v(), store_.num_owned());
 }
 
 void HostState::UploadWeights() const {
   const kernels::Array weights = store_.weights();
-  const int64_t num_elements = store_.layout().num_elements;
+  const int64_t num_elements = store_.num_weights();
   if (weights.dtype == base::DType::kFloat32) {
     context_.backend.CopyToDevice(weights.data, weights_.data(), FloatBytes(num_elements));
     return;
@@ -99,10 +111,6 @@ void HostState::UploadWeights() const {
     Round(weights_.data() + begin, weights.dtype, n, piece.data());
     context_.backend.CopyToDevice(weights.At(begin).data, piece.data(),
                                   static_cast<size_t>(n) * sizeof(uint16_t));
-  }
-  for (const spec::OwnedRange& range : store_.owned()) {
-    context_.backend.CopyToDevice(optimizer_.master().At(range.state_offset).data,
-                                  weights_.data() + range.offset, FloatBytes(range.num_elements));
   }
 }
 

@@ -32,6 +32,8 @@ class HostState {
   void Upload() const;
 
  private:
+  // Where an owned range's weights lie in the state's.
+  int64_t OwnOffset(const spec::OwnedRange& range) const;
   void DownloadWeights();
   void UploadWeights() const;
 

@@ -1,5 +1,5 @@
-// What one rank holds of the training state: weights in one flat buffer, the optimizer's moments
-// for the ranges it owns; fp32 in host memory. What checkpoints save and load.
+// What one rank holds of the training state: weights in one flat buffer or in shards, the
+// optimizer's moments for the ranges it owns; fp32 in host memory. What checkpoints save and load.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,18 @@ struct TrainState {
   // What this rank updates. Of ranges that several ranks own the first holder's go into a
   // checkpoint; replicas of a part (see LocalSlice::first_replica) and tied copies never do.
   std::vector<spec::OwnedRange> owned;
-  float* weights = nullptr;  // [layout.num_elements], host memory
-  float* m = nullptr;        // [sum of owned], host memory; null when only weights matter
+  float* weights = nullptr;  // [layout.num_elements], host memory; or the owned ranges' alone,
+  bool has_owned_weights_alone = false;  // where they lie as in m and v
+  float* m = nullptr;  // [sum of owned], host memory; null when only weights matter
   float* v = nullptr;
   int64_t step = 0;              // optimizer steps done
   int64_t consumed_samples = 0;  // position in the data
 };
+
+// Elements of state.weights.
+inline int64_t NumWeights(const TrainState& state) {
+  return state.has_owned_weights_alone ? spec::NumOwnedElements(state.owned)
+                                       : state.layout.num_elements;
+}
 
 }  // namespace tessera::engine

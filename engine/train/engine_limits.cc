@@ -40,17 +40,10 @@ void AddLayoutLimits(const spec::ParallelSpec& parallel, std::vector<std::string
     reasons.push_back(base::Concat("context parallelism ", parallel.context_parallel_size,
                                    " is planned but not executed yet, use --cp 1"));
   }
-  if (parallel.zero_stage > 1) {
-    reasons.push_back(base::Concat("zero stage ", parallel.zero_stage,
-                                   " is planned but not executed yet, use --zero-stage 0 or 1"));
-  }
-  refuse(parallel.zero_stage > 0 &&
-             spec::ShardGroupSize(parallel) != spec::GradientGroupSize(parallel),
-         "sharding within smaller groups (zero_group_size)");
-  refuse(parallel.offload_optimizer, "the optimizer on the host (offload_optimizer)");
+  refuse(parallel.schedule == spec::ScheduleKind::kZeroBubbleH1 && parallel.zero_stage == 3,
+         "zb-h1 with sharded parameters (zero stage 3), whose gradients leave after each pass,");
   refuse(parallel.gradient_reduce_type != base::DType::kFloat32,
          "reduction of gradients in a 16-bit type (gradient_reduce_type)");
-  refuse(parallel.overlap_param_gather, "overlapped gathering of parameters");
 }
 
 std::vector<std::string> Unsupported(const spec::Plan& plan) {

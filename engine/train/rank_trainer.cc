@@ -1,6 +1,8 @@
 #include "engine/train/rank_trainer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "cost_model/base/check.h"
@@ -17,9 +19,10 @@ int64_t TokensPerStep(const spec::TrainingSpec& training) {
 }
 
 std::vector<StageModel> MakeChunks(const LayerContext& context, const ParameterStore& store,
-                                   const std::vector<spec::VirtualStage>& stages) {
+                                   const std::vector<spec::VirtualStage>& stages,
+                                   PartHooks& hooks) {
   std::vector<StageModel> chunks;
-  for (const spec::VirtualStage& stage : stages) chunks.emplace_back(context, store, stage);
+  for (const spec::VirtualStage& stage : stages) chunks.emplace_back(context, store, stage, hooks);
   return chunks;
 }
 
@@ -46,6 +49,14 @@ bool OverlapsReduction(const spec::Plan& plan, const RankDevice& device) {
          !device.comm_blocks_host();
 }
 
+// Of an optimizer on the host, whose cores the ranks share.
+int HostThreads(const spec::Plan& plan) {
+  if (plan.threads_per_rank > 0) return plan.threads_per_rank;
+  const int num_cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(
+      1, num_cores / std::max(1, std::min(plan.num_devices, plan.cluster.devices_per_node)));
+}
+
 double ClipFactor(double norm, double clip) {
   return clip > 0 && norm > clip ? clip / (norm + kClipEpsilon) : 1.0;
 }
@@ -65,6 +76,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
                                   Lifetime::kStep)),
       groups_(device.world(), plan.parallel, plan.model.num_key_value_heads),
       tensor_comm_(backend_),
+      shard_comm_(backend_),
       loss_{.sum = &device_sums()->loss},
       context_{.backend = backend_,
                .pool = pool_,
@@ -79,11 +91,13 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       stages_(
           spec::StagesOf(spec::PartitionStages(plan.model, plan.parallel), groups_.coord.pipeline)),
       store_(stages_, plan.model, plan.parallel, context_.types, groups_, pool_),
-      chunks_(MakeChunks(context_, store_, stages_)),
-      optimizer_(context_, store_),
+      gatherer_(context_, store_, shard_comm_),
+      reducer_(context_, store_, shard_comm_, OverlapsReduction(plan, device)),
+      traffic_(gatherer_, reducer_),
+      chunks_(MakeChunks(context_, store_, stages_, traffic_)),
+      optimizer_(context_, store_, HostThreads(plan)),
       scaler_(plan.training.precision),
       loader_(source, plan.training, plan.parallel, groups_.coord.data),
-      reducer_(context_, store_),
       actions_(spec::MakeSchedule(plan.parallel, static_cast<int>(spec::NumMicrobatches(
                                                      plan.training, plan.parallel)))
                    .actions_by_stage.at(static_cast<size_t>(groups_.coord.pipeline))),
@@ -105,7 +119,7 @@ StepResult RankTrainer::Step(bool stop_requested) {
   backend_.Mark();
   RunPhase(PhaseKind::kOther, [&] {
     BeginSums();
-    backend_.Fill(store_.gradients(), store_.layout().num_elements, 0.0F);
+    backend_.Fill(store_.gradients(), store_.num_gradients(), 0.0F);
   });
   marks_.pipeline = ExecuteSchedule(actions_, runner_);
   RunPhase(PhaseKind::kReduceGradients, [&] { reducer_.Finish(); });
@@ -124,6 +138,7 @@ StepResult RankTrainer::Step(bool stop_requested) {
   }
   backend_.Mark();
   marks_.tensor_comm = tensor_comm_.Take();
+  marks_.shard_comm = shard_comm_.Take();
   const std::vector<double> times_s = backend_.TakeMarks();
   timeline_ = TimelineOf(marks_, times_s);
   result.time = BreakdownOf(marks_, times_s, blocked_s);
@@ -184,17 +199,19 @@ void RankTrainer::Update(const StepResult& result) {
   const double grad_scale = ClipFactor(result.grad_norm, options.clip_grad) / scaler_.scale();
   RunPhase(spec::PhaseKind::kOptimizer,
            [&] { optimizer_.Step(options, result.lr, grad_scale, result.step - num_skipped_); });
-  RunPhase(spec::PhaseKind::kGatherParameters, [&] { GatherWeights(context_, store_); });
+  const bool is_last = result.stop || result.step == plan_.training.steps;
+  RunPhase(spec::PhaseKind::kGatherParameters, [&] { gatherer_.AfterUpdate(is_last); });
 }
 
-HostState RankTrainer::EmptyState(HostState::Parts parts) const {
+HostState RankTrainer::EmptyState(HostState::Parts parts) {
+  gatherer_.WaitForAll();
   HostState host(context_, store_, optimizer_, parts);
   host.state().step = step_;
   host.state().consumed_samples = consumed_samples_;
   return host;
 }
 
-HostState RankTrainer::State() const {
+HostState RankTrainer::State() {
   HostState host = EmptyState(HostState::Parts::kAll);
   host.Download();
   return host;

@@ -14,6 +14,7 @@
 #include "engine/optimizer/gradient_reduction.h"
 #include "engine/optimizer/host_state.h"
 #include "engine/optimizer/loss_scaler.h"
+#include "engine/optimizer/parameter_gathering.h"
 #include "engine/pipeline/pipeline_runner.h"
 #include "engine/train/batch_loader.h"
 #include "engine/train/step_clock.h"
@@ -57,9 +58,9 @@ class RankTrainer {
   StepResult Step(bool stop_requested);
 
   // The training state as it is now, for checkpoints. Lives no longer than the trainer.
-  HostState State() const;
+  HostState State();
   // The same not yet filled, for loading.
-  HostState EmptyState(HostState::Parts parts) const;
+  HostState EmptyState(HostState::Parts parts);
   // Where a loaded state stands.
   void SetProgress(int64_t step, int64_t consumed_samples);
   int64_t step() const { return step_; }
@@ -77,6 +78,23 @@ class RankTrainer {
   void set_observer(base::OpObserver* observer);
 
  private:
+  // Passes through parts wait for parameters and leave gradients.
+  class Traffic final : public PartHooks {
+   public:
+    Traffic(ParameterGatherer& gatherer, GradientReducer& reducer)
+        : gatherer_(gatherer), reducer_(reducer) {}
+    void BeforeForward(int part) override { gatherer_.BeforeForward(part); }
+    void BeforeBackward(int part) override {
+      gatherer_.BeforeBackward(part);
+      reducer_.BeforeBackward(part);
+    }
+    void AfterBackward(int part) override { reducer_.AfterBackward(part); }
+
+   private:
+    ParameterGatherer& gatherer_;
+    GradientReducer& reducer_;
+  };
+
   // What a step adds up on the device.
   struct DeviceSums {
     double loss = 0;
@@ -112,16 +130,19 @@ class RankTrainer {
   Buffer device_sums_;
   ProcessGroups groups_;
   SpanLog tensor_comm_;
+  SpanLog shard_comm_;
   LossTarget loss_;
   BackwardPart part_;
   LayerContext context_;
   std::vector<spec::VirtualStage> stages_;
   ParameterStore store_;
+  ParameterGatherer gatherer_;
+  GradientReducer reducer_;
+  Traffic traffic_;
   std::vector<StageModel> chunks_;
   AdamWOptimizer optimizer_;
   LossScaler scaler_;
   BatchLoader loader_;
-  GradientReducer reducer_;
   std::vector<spec::Action> actions_;
   PipelineRunner runner_;
   spec::RankTimeline timeline_;

@@ -20,7 +20,17 @@ spec::TimeBreakdown BreakdownOf(const StepMarks& marks, const std::vector<double
                                 double blocked_s) {
   spec::TimeBreakdown time;
   time.bubble_s = blocked_s;
-  auto comm = marks.tensor_comm.begin();
+  auto tensor_comm = marks.tensor_comm.begin();
+  auto shard_comm = marks.shard_comm.begin();
+  // Moves what lies before mark `end` of some communication out of a pass.
+  const auto take = [&](auto& comm, const std::vector<MarkedSpan>& all, size_t end, double& pass_s,
+                        double& comm_s) {
+    for (; comm != all.end() && comm->end < end; ++comm) {
+      const double seconds = times_s.at(comm->end) - times_s.at(comm->begin);
+      pass_s -= seconds;
+      comm_s += seconds;
+    }
+  };
   size_t last_end = 0;
   for (const auto& [action, begin, end] : marks.pipeline.actions) {
     double seconds = times_s.at(end) - times_s.at(begin);
@@ -29,11 +39,8 @@ spec::TimeBreakdown BreakdownOf(const StepMarks& marks, const std::vector<double
       last_end = end;
       continue;
     }
-    for (; comm != marks.tensor_comm.end() && comm->end < end; ++comm) {
-      const double comm_s = times_s.at(comm->end) - times_s.at(comm->begin);
-      seconds -= comm_s;
-      time.tp_comm_s += comm_s;
-    }
+    take(tensor_comm, marks.tensor_comm, end, seconds, time.tp_comm_s);
+    take(shard_comm, marks.shard_comm, end, seconds, time.dp_comm_s);
     (action.kind == spec::ActionKind::kForward ? time.forward_s : time.backward_s) += seconds;
   }
   for (const MarkedSpan& wait : marks.pipeline.waits) {

@@ -22,7 +22,7 @@ struct ThreadMemory {
   RowWriter result, second_result;
 };
 
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   explicit CpuBackend(int num_threads);
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "cost_model/base/check.h"
 #include "cost_model/pipeline_simulator.h"
@@ -29,9 +31,10 @@ int64_t AllReducedElements(const std::vector<base::OpRecord>& update, spec::Axis
   return elements;
 }
 
-// Elements that ranks of one replica reduce after the passes.
-void ExpectPricedReductions(const spec::Plan& plan, const RankOutcome& rank) {
-  const std::vector<spec::VirtualStage> stages = PartitionStages(plan.model, plan.parallel);
+using ReducedElements = std::map<spec::Axis, int64_t>;
+
+// What ranks of one replica reduce after the passes, by price.
+ReducedElements PricedReductions(const spec::Plan& plan, int pipeline_stage) {
   cost_model::JobCosts costs(
       {.model = plan.model,
        .cluster = {.device = {.peak_flops_per_s = {{base::DType::kFloat32, 1e12},
@@ -39,22 +42,33 @@ void ExpectPricedReductions(const spec::Plan& plan, const RankOutcome& rank) {
                                                    {base::DType::kFloat16, 1e12}}}},
        .training = plan.training,
        .num_devices = plan.num_devices});
-  cost_model::StageParameterCounts priced;
-  for (const spec::VirtualStage& stage : StagesOf(stages, rank.coord.pipeline)) {
+  ReducedElements priced;
+  for (const spec::VirtualStage& stage :
+       StagesOf(PartitionStages(plan.model, plan.parallel), pipeline_stage)) {
     const cost_model::StageParameterCounts counts =
         CountParameters(costs.ParametersOf(plan.parallel), CountForms(plan.model, stage),
                         stage.has_embedding, stage.has_head);
-    priced.tokenwise += counts.tokenwise;
-    priced.kv_replicated += counts.kv_replicated;
-    priced.tied += counts.tied;
+    priced[spec::Axis::kTensor] += counts.tokenwise;
+    priced[spec::Axis::kKvReplica] += counts.kv_replicated;
+    priced[spec::Axis::kEmbedding] += counts.tied;
   }
-  const size_t num_planned =
-      PlannedOps(plan, stages, ScheduleOf(plan).actions_by_stage[rank.coord.pipeline]).size();
-  const std::vector<base::OpRecord> update(
-      rank.records.begin() + 1 + static_cast<std::ptrdiff_t>(num_planned), rank.records.end());
-  EXPECT_EQ(AllReducedElements(update, spec::Axis::kTensor), priced.tokenwise);
-  EXPECT_EQ(AllReducedElements(update, spec::Axis::kKvReplica), priced.kv_replicated);
-  EXPECT_EQ(AllReducedElements(update, spec::Axis::kEmbedding), priced.tied);
+  return priced;
+}
+
+// Of shards each data rank reduces its own: all of them together what is priced for whole ones.
+void ExpectPricedReductions(const spec::Plan& plan, const std::vector<RankOutcome>& ranks) {
+  const bool adds_up = spec::ReducesEachMicrobatch(plan.parallel);
+  std::map<std::pair<int, int>, ReducedElements> reduced;  // by stage and tp rank
+  for (const RankOutcome& rank : ranks) {
+    const std::vector<base::OpRecord> update = UpdateOf(plan, rank);
+    for (const auto axis : {spec::Axis::kTensor, spec::Axis::kKvReplica, spec::Axis::kEmbedding}) {
+      int64_t& elements = reduced[{rank.coord.pipeline, rank.coord.tensor}][axis];
+      elements = AllReducedElements(update, axis) + (adds_up ? elements : 0);
+    }
+  }
+  for (const auto& [place, elements] : reduced) {
+    EXPECT_EQ(elements, PricedReductions(plan, place.first));
+  }
 }
 
 class ConformanceTest : public ::testing::TestWithParam<NamedPlan> {};
@@ -63,12 +77,13 @@ TEST_P(ConformanceTest, EngineDoesWhatWasPredicted) {
   SCOPED_TRACE(GetParam().name + " " + GetParam().choices);
   const spec::Plan plan = WithPredictedMemory(GetParam().plan);
   ASSERT_TRUE(FindViolations(plan.model, plan.training, plan.parallel, plan.num_devices).empty());
-  for (const RankOutcome& rank : RunOnCpu(plan)) {
+  const std::vector<RankOutcome> ranks = RunOnCpu(plan);
+  for (const RankOutcome& rank : ranks) {
     SCOPED_TRACE(base::Concat("pp rank ", rank.coord.pipeline, ", tp rank ", rank.coord.tensor));
     ExpectPredictedMemory(plan, rank);
     ExpectPlannedOperations(plan, rank);
-    if (!HasFatalFailure()) ExpectPricedReductions(plan, rank);
   }
+  if (!HasFatalFailure()) ExpectPricedReductions(plan, ranks);
 }
 
 TEST(SimulatedActionsTest, SimulatorAndEngineReadTheSameActions) {

@@ -91,7 +91,8 @@ std::vector<spec::ParallelSpec> RandomLayouts(int count, uint32_t seed) {
 }
 
 TEST(CheckpointTest, EveryLayoutReadsWhatAnyLayoutOfGpt2Saved) {
-  std::vector<spec::ParallelSpec> layouts = {Layout(1, 1, 1), Layout(4, 1, 1), Layout(2, 2, 2, 2)};
+  std::vector<spec::ParallelSpec> layouts = {Layout(1, 1, 1), Layout(4, 1, 1), Layout(2, 2, 2, 2),
+                                             Layout(2, 1, 2, 1, 3)};
   for (const spec::ParallelSpec& each : RandomLayouts(5, 1)) layouts.push_back(each);
   ExpectAllLayoutsReadEachOther(TinyGpt2(), layouts);
 }
@@ -116,7 +117,7 @@ TEST(CheckpointTest, EveryLayoutReadsTheExpertsThatAnyLayoutSaved) {
   ExpectAllLayoutsReadEachOther(
       TinyMixture(),
       {Layout(1, 1, 1), with_experts(Layout(1, 1, 4), 2, 0), with_experts(Layout(2, 1, 2), 2, 0),
-       with_experts(Layout(2, 1, 2, 1, 0), 2, 1), with_experts(Layout(2, 3, 2), 4, 1),
+       with_experts(Layout(2, 1, 2, 1, 0), 2, 1), with_experts(Layout(2, 3, 2, 1, 3), 4, 1),
        with_experts(Layout(2, 1, 2, 1, 0), 1, 2)});
 }
 

@@ -145,6 +145,7 @@ class RankState {
     state_.layout = spec::MakeFlatLayout(state_.parameters, parallel);
     state_.owned = spec::OwnedRanges(state_.layout, parallel, ranks, rank);
     num_owned_ = spec::NumOwnedElements(state_.owned);
+    state_.has_owned_weights_alone = parallel.zero_stage == 3;
     Fill(std::numeric_limits<float>::quiet_NaN());
   }
   RankState(RankState&&) = default;
@@ -153,7 +154,7 @@ class RankState {
   const TrainState& state() const { return state_; }
 
   void Fill(float value) {
-    weights_.assign(static_cast<size_t>(state_.layout.num_elements), value);
+    weights_.assign(static_cast<size_t>(NumWeights(state_)), value);
     m_.assign(static_cast<size_t>(num_owned_), value);
     v_.assign(static_cast<size_t>(num_owned_), value);
     state_.weights = weights_.data();
@@ -187,13 +188,17 @@ class RankState {
       const int64_t offset = state_.layout.parameters[p].offset;
       values_kind_ = StateKind::kWeight;
       const ReferenceValues weight(parameter.name, StateKind::kWeight);
-      for (int64_t i = 0; i < state_.slices[p].num_elements; ++i) {
+      for (int64_t i = 0; i < state_.slices[p].num_elements && !state_.has_owned_weights_alone;
+           ++i) {
         visit(weights_[offset + i], GlobalIndex(parameter, state_.slices[p], i), weight);
       }
-      for (const StateKind kind : {StateKind::kM, StateKind::kV}) {
+      for (const StateKind kind : {StateKind::kWeight, StateKind::kM, StateKind::kV}) {
+        if (kind == StateKind::kWeight && !state_.has_owned_weights_alone) continue;
         values_kind_ = kind;
         const ReferenceValues moment(parameter.name, kind);
-        std::vector<float>& moments = kind == StateKind::kM ? m_ : v_;
+        std::vector<float>& moments = kind == StateKind::kWeight ? weights_
+                                      : kind == StateKind::kM    ? m_
+                                                                 : v_;
         for (const spec::OwnedRange& range : state_.owned) {
           for (int64_t i = 0; i < range.num_elements; ++i) {
             const int64_t element = range.offset + i - offset;

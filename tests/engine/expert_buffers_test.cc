@@ -6,6 +6,7 @@
 
 #include "engine/optimizer/adamw_optimizer.h"
 #include "engine/optimizer/gradient_reduction.h"
+#include "engine/optimizer/parameter_gathering.h"
 #include "tests/engine/checkpoint_test_state.h"
 #include "tests/testing/run_ranks.h"
 
@@ -37,6 +38,7 @@ struct Rank {
         pool(*backend),
         groups(world, layout, model.num_key_value_heads),
         tensor_comm(*backend),
+        waits(*backend),
         context{.backend = *backend,
                 .pool = pool,
                 .groups = groups,
@@ -66,6 +68,7 @@ struct Rank {
   MemoryPool pool;
   ProcessGroups groups;
   SpanLog tensor_comm;
+  SpanLog waits;
   LossTarget loss;
   LayerContext context;
   ParameterStore store;
@@ -80,7 +83,7 @@ TEST(ExpertBuffersTest, GradientsAddUpOverTheHoldersOfTheSameParameters) {
       Rank rank(world, layout);
       rank.backend->Fill(rank.store.gradients(), rank.store.layout().num_elements,
                          GradientOf(world.rank()));
-      GradientReducer reducer(rank.context, rank.store);
+      GradientReducer reducer(rank.context, rank.store, rank.waits, /*overlaps=*/false);
       reducer.Finish();
       for (const spec::OwnedRange& range : rank.store.owned()) {
         const spec::Axis axis = range.is_expert ? spec::Axis::kExpertData : spec::Axis::kGradient;
@@ -136,10 +139,101 @@ TEST(ExpertBuffersTest, EveryHolderGetsTheWeightsThatOthersUpdated) {
         std::copy_n(whole.begin() + range.offset, range.num_elements,
                     rank.store.weights().As<float>() + range.offset);
       }
-      GatherWeights(rank.context, rank.store);
+      ParameterGatherer(rank.context, rank.store, rank.waits).AfterUpdate(/*is_last=*/true);
       const float* const weights = rank.store.weights().As<float>();
       EXPECT_TRUE(std::equal(whole.begin(), whole.end(), weights)) << LayoutText(layout);
     });
+  }
+}
+
+// One micro-batch through all parts, forward and backward, as a pass does it.
+template <typename Visit>
+void VisitParts(const Rank& rank, const Visit& visit) {
+  std::vector<int> parts = {spec::kEmbeddingPart};
+  for (int layer = 0; layer < rank.model.num_layers; ++layer) parts.push_back(layer);
+  parts.push_back(spec::kHeadPart);
+  for (const int part : parts) visit(part);
+}
+
+// Names of a part's parameters on this rank.
+std::vector<std::string> NamesIn(const Rank& rank, int part) {
+  std::vector<std::string> names;
+  for (const spec::ParameterSpec& parameter : rank.store.parameters()) {
+    if (parameter.layer == part) names.push_back(parameter.name);
+  }
+  return names;
+}
+
+TEST(ExpertBuffersTest, PartsAreWholeWhereTheyAreUsed) {
+  for (spec::ParallelSpec layout : Layouts()) {
+    layout.zero_stage = 3;
+    testing::RunRanks(spec::WorldSize(layout), [&](Communicator& world) {
+      Rank rank(world, layout);
+      std::vector<float> owned(static_cast<size_t>(rank.store.num_weights()));
+      rank.store.DrawInitialWeights(7, owned.data());
+      rank.backend->CopyToDevice(rank.store.weights().data, owned.data(), owned.size() * 4);
+      spec::ParallelSpec unsharded = layout;
+      unsharded.zero_stage = 0;
+      Rank whole(world, unsharded);
+      whole.store.DrawInitialWeights(7, whole.store.weights().As<float>());
+      ParameterGatherer gatherer(rank.context, rank.store, rank.waits);
+      VisitParts(rank, [&](int part) {
+        gatherer.BeforeForward(part);
+        for (const std::string& name : NamesIn(rank, part)) {
+          size_t index = 0;
+          while (rank.store.parameters()[index].name != name) ++index;
+          const int64_t n = rank.store.slices()[index].num_elements;
+          const float* const got = rank.store.Get(name).weight.As<float>();
+          EXPECT_TRUE(std::equal(got, got + n, whole.store.Get(name).weight.As<float>()))
+              << name << ", " << LayoutText(layout);
+        }
+      });
+    });
+  }
+}
+
+// Two micro-batches of ones: each owner has twice the number of holders.
+TEST(ExpertBuffersTest, ShardsCollectTheGradientsOfEveryMicrobatch) {
+  for (spec::ParallelSpec layout : Layouts()) {
+    layout.zero_stage = 2;
+    for (const bool overlaps : {false, true}) {
+      layout.overlap_grad_reduce = overlaps;
+      testing::RunRanks(spec::WorldSize(layout), [&](Communicator& world) {
+        Rank rank(world, layout);
+        rank.backend->Fill(rank.store.gradients(), rank.store.num_gradients(), 0);
+        GradientReducer reducer(rank.context, rank.store, rank.waits, overlaps);
+        for (int microbatch = 0; microbatch < 2; ++microbatch) {
+          VisitParts(rank, [&](int part) {
+            reducer.BeforeBackward(part);
+            for (const std::string& name : NamesIn(rank, part)) {
+              size_t index = 0;
+              while (rank.store.parameters()[index].name != name) ++index;
+              const int64_t n = rank.store.slices()[index].num_elements;
+              float* const gradients = rank.store.Get(name).grad.As<float>();
+              for (int64_t i = 0; i < n; ++i) gradients[i] += 1;
+            }
+            reducer.AfterBackward(part);
+          });
+        }
+        reducer.Finish();
+        for (size_t i = 0; i < rank.store.parameters().size(); ++i) {
+          const spec::FlatParameter& place = rank.store.layout().parameters[i];
+          for (const spec::OwnedRange& range : rank.store.owned()) {
+            const auto axis = range.is_expert ? spec::Axis::kExpertData : spec::Axis::kGradient;
+            const auto expected =
+                static_cast<float>(2 * rank.groups.layout.GroupOf(world.rank(), axis).size());
+            const int64_t begin = std::max(range.offset, place.offset);
+            const int64_t end =
+                std::min(range.offset + range.num_elements, place.offset + place.num_elements);
+            for (int64_t element = begin; element < end; ++element) {
+              ASSERT_EQ(*rank.store.OwnGradients(range, element - range.offset).As<float>(),
+                        expected)
+                  << rank.store.parameters()[i].name << ", " << LayoutText(layout);
+            }
+          }
+        }
+      });
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "cost_model/base/error.h"
@@ -46,6 +47,28 @@ int64_t CheckParameter(const RankState& rank, const std::string& name,
     return state.slices[p].num_elements;
   }
   return 0;
+}
+
+TEST(HuggingFaceTest, ShardsTakeTheirPartOfEachTensor) {
+  const spec::ModelSpec model = TinyGpt2();
+  const TestFolder folder;
+  test::WriteHuggingFaceFolder(folder.Path("hf"), model, test::TensorsOf(model));
+  spec::ParallelSpec layout = Layout(2, 1, 4, 1, 2);  // buckets as stage 3 has them
+  for (int data_rank = 0; data_rank < 4; ++data_rank) {
+    const spec::RankCoord coord{.tensor = 1, .data = data_rank};
+    layout.zero_stage = 2;
+    RankState whole(model, layout, coord);
+    LoadHuggingFaceWeights(folder.Path("hf"), model, whole.state());
+    layout.zero_stage = 3;
+    RankState shards(model, layout, coord);
+    LoadHuggingFaceWeights(folder.Path("hf"), model, shards.state());
+    for (const spec::OwnedRange& range : shards.state().owned) {
+      const float* const expected = whole.state().weights + range.offset;
+      EXPECT_TRUE(std::equal(expected, expected + range.num_elements,
+                             shards.state().weights + range.state_offset))
+          << "data rank " << data_rank << ", from " << range.offset;
+    }
+  }
 }
 
 TEST(HuggingFaceTest, Gpt2WeightsAreTransposedAndQkvTakenApart) {

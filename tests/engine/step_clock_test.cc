@@ -54,6 +54,16 @@ TEST(StepClockTest, WaitingForAnExchangeUnderWayIsNotThePassesTime) {
   EXPECT_DOUBLE_EQ(time.Total(), 12);
 }
 
+// From 1 to 2 the forward pass waits for parameters; from 8 to 9 a phase of its own does.
+TEST(StepClockTest, WhatAPassWaitsForShardsIsDataCommunication) {
+  StepMarks marks = MadeUpStep();
+  marks.shard_comm = {{1, 2}, {8, 9}};
+  const spec::TimeBreakdown time = BreakdownOf(marks, kTimesS, /*blocked_s=*/0.25);
+  EXPECT_DOUBLE_EQ(time.forward_s, 1);
+  EXPECT_DOUBLE_EQ(time.dp_comm_s, 3);
+  EXPECT_DOUBLE_EQ(time.Total(), 12);
+}
+
 TEST(StepClockTest, TheTimelineHoldsTheTimesOfTheMarks) {
   const spec::RankTimeline timeline = TimelineOf(MadeUpStep(), kTimesS);
   ASSERT_EQ(timeline.actions.size(), 4U);

@@ -34,8 +34,10 @@ int RunVariants(const GoldenCase& golden, const Mesh& mesh) {
   int num_runs = 0;
   for (const bool sequence_parallel : {false, true}) {
     if (sequence_parallel && mesh.tp == 1) continue;
-    for (const int zero_stage : {0, 1}) {
+    for (const int zero_stage : {0, 1, 2, 3}) {
       for (const int64_t micro_batch_size : {1, 2}) {
+        // Shards of more than one rank, without doubling the runs.
+        if (zero_stage > 1 && (mesh.dp == 1 || micro_batch_size > 1)) continue;
         for (const auto recompute :
              {spec::Recompute::kNone, spec::Recompute::kSelective, spec::Recompute::kFull}) {
           const spec::ParallelSpec parallel{

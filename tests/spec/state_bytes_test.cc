@@ -82,13 +82,28 @@ TEST(StateBytesTest, APipelineKeepsWholeGradientsUntilTheyAreReduced) {
                    4 + 12.0 / 64);
 }
 
-// A layer of 3 and one of 5 units with an embedding of 8: two wholes of parameters, one gradient.
+// A layer of 3 and one of 5 units with an embedding of 8: two wholes of parameters; the gradients
+// of one part at work, and of a layer whose reduction is under way.
 TEST(StateBytesTest, GatheredPartsAreWholeForAWhile) {
   const StateElements elements{.elements = kElements, .largest_part = 8000, .largest_layer = 5000};
+  ParallelSpec parallel = Sharded(3, 8);
+  EXPECT_EQ(StateBytesOf(elements, Mixed(), parallel).gathered_bytes, (8000 + 5000) * 2);
+  EXPECT_EQ(StateBytesOf(elements, Mixed(), parallel).unreduced_bytes, (8000 + 5000) * 2);
+  parallel.overlap_grad_reduce = false;
+  EXPECT_EQ(StateBytesOf(elements, Mixed(), parallel).unreduced_bytes, 8000 * 2);
+  parallel.zero_stage = 2;
+  EXPECT_EQ(StateBytesOf(elements, Mixed(), parallel).gathered_bytes, 0);
+  EXPECT_EQ(StateBytesOf(elements, Mixed(), parallel).unreduced_bytes, 8000 * 2);
+  parallel.pipeline_parallel_size = 2;
+  EXPECT_EQ(StateBytesOf(elements, Mixed(), parallel).unreduced_bytes, 0);
+}
+
+// Tied embeddings on one stage: the head reads what the embedding gathered, with layers between.
+TEST(StateBytesTest, AnEmbeddingThatTheHeadReadsStaysWholeMeanwhile) {
+  const StateElements elements{
+      .elements = kElements, .shared_embedding = 8000, .largest_part = 5000, .largest_layer = 5000};
   EXPECT_EQ(StateBytesOf(elements, Mixed(), Sharded(3, 8)).gathered_bytes,
-            (8000 + 5000) * 2 + 8000 * 2);
-  EXPECT_EQ(StateBytesOf(elements, Mixed(), Sharded(2, 8)).gathered_bytes, 0);
-  EXPECT_EQ(StateBytesOf(elements, Mixed(), Sharded(3, 1)).gathered_bytes, 0);
+            (8000 + 5000 + 5000) * 2);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
                                     .micro_batch_size = 1 + count % 2,
                                     .sequence_parallel = mesh.tp > 1 && count % 3 != 0,
                                     .recompute = recompute,
-                                    .zero_stage = count / 2 % 2,
+                                    .zero_stage = count / 2 % 4,
                                     .attention = count % 5 < 2 ? spec::AttentionKind::kUnfused
                                                                : spec::AttentionKind::kFlash,
                                     .vocab_size_multiple = 8,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cost_model/base/check.h"
@@ -127,6 +128,33 @@ std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
   return planned;
 }
 
+bool IsShardTraffic(const base::OpRecord& record) {
+  switch (record.kind) {
+    case base::OpKind::kFill:
+    case base::OpKind::kAdd:
+      return true;
+    case base::OpKind::kAllGather:
+    case base::OpKind::kReduceScatter: {
+      const auto axis = static_cast<spec::Axis>(record.dims[2]);
+      return axis == spec::Axis::kGradient || axis == spec::Axis::kShard ||
+             axis == spec::Axis::kExpertData || axis == spec::Axis::kExpertShard;
+    }
+    default:
+      return false;
+  }
+}
+
+std::vector<base::OpRecord> UpdateOf(const spec::Plan& plan, const RankOutcome& rank) {
+  const std::vector<base::OpRecord> planned =
+      PlannedOps(plan, PartitionStages(plan.model, plan.parallel),
+                 ScheduleOf(plan).actions_by_stage[static_cast<size_t>(rank.coord.pipeline)]);
+  int64_t left = std::count_if(planned.begin(), planned.end(),
+                               [](const auto& record) { return !IsShardTraffic(record); });
+  auto record = rank.records.begin();
+  for (; left > 0; ++record) left -= IsShardTraffic(*record) ? 0 : 1;
+  return {record, rank.records.end()};
+}
+
 void ExpectPredictedMemory(const spec::Plan& plan, const RankOutcome& rank) {
   const spec::StageMemory& predicted =
       plan.prediction->stages.at(static_cast<size_t>(rank.coord.pipeline));
@@ -147,11 +175,15 @@ void ExpectPlannedOperations(const spec::Plan& plan, const RankOutcome& rank) {
     ASSERT_EQ(rank.timeline.actions[i].action, actions[i]);
   }
   // The step begins by clearing the gradients and ends with reductions and the update.
+  const auto without_traffic = [](std::vector<base::OpRecord> records) {
+    std::erase_if(records, IsShardTraffic);
+    return records;
+  };
   const std::vector<base::OpRecord> planned =
-      PlannedOps(plan, PartitionStages(plan.model, plan.parallel), actions);
+      without_traffic(PlannedOps(plan, PartitionStages(plan.model, plan.parallel), actions));
   ASSERT_GT(rank.records.size(), planned.size());
   EXPECT_EQ(rank.records.front().kind, base::OpKind::kFill);
-  const std::vector<base::OpRecord> passes(rank.records.begin() + 1, rank.records.end());
+  const std::vector<base::OpRecord> passes = without_traffic(rank.records);
   const int64_t difference = FirstDifference(planned, passes);
   ASSERT_EQ(difference, -1) << "planned " << ToString(planned[difference]) << ", ran "
                             << ToString(passes[difference]);

@@ -36,10 +36,17 @@ std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
                                        const std::vector<spec::VirtualStage>& stages,
                                        const std::vector<spec::Action>& actions);
 
+// Whether an operation moves parameters or gradients between the ranks that hold the same ones, or
+// makes room for them: within the passes only where ZeRO shards these.
+bool IsShardTraffic(const base::OpRecord& record);
+// What a rank did behind its last pass.
+std::vector<base::OpRecord> UpdateOf(const spec::Plan& plan, const RankOutcome& rank);
+
 // Expects (as a test) that a rank of a plan with predicted memory took just as much of each kind,
 // and no more than its arena has.
 void ExpectPredictedMemory(const spec::Plan& plan, const RankOutcome& rank);
-// Expects that it ran the schedule's actions, and the operations of the op list in their order.
+// Expects that it ran the schedule's actions, and the operations of the op list in their order,
+// traffic of shards apart.
 void ExpectPlannedOperations(const spec::Plan& plan, const RankOutcome& rank);
 
 }  // namespace tessera::testing
