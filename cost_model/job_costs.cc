@@ -22,7 +22,7 @@ LayoutKey BlocksKey(const spec::ParallelSpec& parallel, spec::Recompute recomput
   key.AddChoice(static_cast<uint64_t>(parallel.attention));
   key.AddChoice(static_cast<uint64_t>(parallel.context_kind));
   key.AddChoice(parallel.overlap_tp_comm);
-  key.AddChoice(static_cast<uint64_t>(parallel.schedule));
+  key.AddChoice(parallel.schedule == spec::ScheduleKind::kZeroBubbleH1);
   // In the usual rank order no axis that is missing here lies inside the groups of a layer.
   const static spec::ParallelSpec kUsual;
   key.AddSize(parallel.rank_order == kUsual.rank_order ? 0 : parallel.data_parallel_size);
@@ -32,6 +32,7 @@ LayoutKey BlocksKey(const spec::ParallelSpec& parallel, spec::Recompute recomput
 // What MicrobatchCost depends on.
 LayoutKey MicrobatchKey(const spec::ParallelSpec& parallel, spec::Recompute recompute) {
   LayoutKey key = BlocksKey(parallel, recompute);
+  key.AddChoice(parallel.scatter_gather_transfers);
   key.AddChoice(parallel.pipeline_parallel_size > 1);
   return key;
 }

@@ -208,6 +208,10 @@ class Writer {
       Refuse("schedule", Concat("torchtitan runs the schedules gpipe, 1f1b and interleaved, not ",
                                 spec::ToString(parallel_.schedule)));
     }
+    if (parallel_.microbatch_group_size != 0 && parallel_.microbatch_group_size != pp) {
+      Warn(Concat("torchtitan interleaves groups of as many micro-batches as stages, not of ",
+                  parallel_.microbatch_group_size, "."));
+    }
     SetText("pipeline_parallel_schedule", schedule);
     Set("pipeline_parallel_microbatch_size", parallel_.micro_batch_size);
     std::string parts;

@@ -28,6 +28,11 @@ std::vector<int64_t> MicroBatchSizes(const Request& request, int dp) {
   return sizes;
 }
 
+// On a pool of cores communication takes cores from the passes.
+bool HidesCommunication(const Request& request) {
+  return request.job.cluster.shared_compute_units == 0;
+}
+
 // GPipe holds every micro-batch and is no faster: only where it is pinned.
 std::vector<Chunking> Chunkings(const Request& request, int pp) {
   const PinnedAxes& pins = request.pins;
@@ -202,8 +207,14 @@ MeshChoices ChoicesOf(const Request& request, const spec::ParallelSpec& mesh) {
       PinnedOr<bool>(request.pins.sequence_parallel,
                      has_tensor_ranks ? std::vector<bool>{false, true} : std::vector<bool>{false});
   choices.overlap_tp_comms = {request.fixed.overlap_tp_comm};
-  if (has_tensor_ranks && request.target.overlap_tp_comm && !request.fixed.overlap_tp_comm) {
-    choices.overlap_tp_comms.push_back(true);
+  if (has_tensor_ranks && request.target.overlap_tp_comm && HidesCommunication(request) &&
+      !request.fixed.overlap_tp_comm) {
+    // Pieces of collectives may take longer than the whole; whole ones behind products never do.
+    if (request.job.runtime.tensor_comm_in_pieces) {
+      choices.overlap_tp_comms.push_back(true);
+    } else {
+      choices.overlap_tp_comms = {true};
+    }
   }
   choices.recomputes = Recomputes(request);
   choices.finishes = FinishesOf(request, mesh);
@@ -260,7 +271,8 @@ void Apply(const FamilyChoice& family, const Request& request, spec::ParallelSpe
   layout.microbatch_group_size =
       family.chunking.num_chunks > 1 ? request.fixed.microbatch_group_size : 0;
   layout.overlap_pp_comm = request.fixed.overlap_pp_comm ||
-                           (family.chunking.num_chunks > 1 && request.target.overlap_pp_comm);
+                           (family.chunking.num_chunks > 1 && request.target.overlap_pp_comm &&
+                            HidesCommunication(request));
   layout.context_kind = family.context_kind;
   layout.sequence_parallel = family.sequence_parallel;
   layout.overlap_tp_comm = family.overlap_tp_comm;

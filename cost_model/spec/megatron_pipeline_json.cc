@@ -249,6 +249,8 @@ void VisitMegatronPipeline(MegatronFields& fields, const ModelSpec& model, Paral
   bool is_exposed = !parallel.overlap_pp_comm;
   if (fields.is_reading()) {
     ReadPipeline(fields, model, parallel);
+    // Megatron-LM takes no notice of it elsewhere.
+    if (parallel.schedule != ScheduleKind::kInterleaved) parallel.microbatch_group_size = 0;
     const std::optional<bool> exposed = fields.arguments().Flag({"no_overlap_p2p_communication"});
     std::optional<bool> overlapped;
     if (exposed) overlapped = !*exposed;

@@ -1,6 +1,7 @@
 #include "cost_model/spec/transfer_buffers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cost_model/spec/activation_peak.h"
 

@@ -12,11 +12,15 @@ Buffer ColumnParallelBackward(const LayerContext& context, const LinearShape& sh
   if (overlaps) gather.Start();
   PartialSum partial(context, context.LocalTokens(lifetime));
   LinearDataGradient(context, shape, dy.array(), weight.weight, partial.part());
-  partial.Start();
-  if (!overlaps) partial.Wait();
+  Buffer dx;
+  if (overlaps) {
+    partial.Start();
+  } else {
+    dx = partial.Reduce();
+  }
   Buffer gathered = gather.Finish();
   LinearWeightGradient(context, shape, dy, gathered ? gathered : x, weight.grad);
-  return partial.Reduce();
+  return overlaps ? partial.Reduce() : std::move(dx);
 }
 
 }  // namespace tessera::engine

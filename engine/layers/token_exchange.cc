@@ -47,15 +47,14 @@ void PartialSum::Start() {
   }
 }
 
-void PartialSum::Wait() {
-  if (!under_way_) return;
-  context_.tensor_comm.Run([&] { std::exchange(under_way_, nullptr)->Wait(); });
-  part_.Reset();
-}
-
 Buffer PartialSum::Reduce() {
-  if (!is_started_) Start();
-  Wait();
+  if (context_.groups.tensor->size() > 1) {
+    context_.tensor_comm.Run([&] {
+      if (!is_started_) Start();
+      std::exchange(under_way_, nullptr)->Wait();
+    });
+  }
+  part_.Reset();
   return std::move(sum_);
 }
 

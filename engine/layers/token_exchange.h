@@ -44,7 +44,6 @@ class PartialSum {
   kernels::Array part() const { return part_ ? part_.array() : sum_.array(); }
   // Optional, once: adds up while the rank computes, which leaves part and sum alone meanwhile.
   void Start();
-  void Wait();
   // The sum over the ranks. Once.
   Buffer Reduce();
 
@@ -53,7 +52,7 @@ class PartialSum {
   Buffer sum_;
   Buffer part_;  // empty where the sum takes its place
   bool is_started_ = false;
-  std::unique_ptr<CommHandle> under_way_;
+  std::unique_ptr<CommHandle> under_way_;  // none where there is one rank
 };
 
 }  // namespace tessera::engine

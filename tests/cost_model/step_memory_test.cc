@@ -54,7 +54,16 @@ spec::ParallelSpec RandomLayout(const Job& job, std::mt19937& random) {
     parallel.schedule = OneOf(random, {ScheduleKind::kGPipe, ScheduleKind::kOneForwardOneBackward,
                                        ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1});
   }
-  if (parallel.schedule == ScheduleKind::kInterleaved) parallel.virtual_pipeline_size = 2;
+  if (parallel.schedule == ScheduleKind::kInterleaved) {
+    parallel.virtual_pipeline_size = 2;
+    if (random() % 2 == 0) {
+      parallel.microbatch_group_size =
+          parallel.pipeline_parallel_size + static_cast<int>(random() % 3);
+    }
+  }
+  parallel.overlap_tp_comm = random() % 2 == 0;
+  parallel.overlap_pp_comm = random() % 2 == 0;
+  parallel.scatter_gather_transfers = random() % 2 == 0;
   if (parallel.recompute == spec::Recompute::kFull && random() % 2 == 0) {
     for (const spec::VirtualStage& stage : spec::PartitionStages(job.model, parallel)) {
       parallel.recomputed_layers_per_virtual_stage.push_back(
@@ -116,7 +125,12 @@ TEST(ActivationPeakTest, IsThatOfTheActionsPlayed) {
     int num_microbatches = 1 + static_cast<int>(random() % 20);
     if (is_interleaved) {
       parallel.virtual_pipeline_size = 2 + static_cast<int>(random() % 4);
-      num_microbatches *= parallel.pipeline_parallel_size;
+      const int group = parallel.pipeline_parallel_size + static_cast<int>(random() % 4);
+      parallel.microbatch_group_size = group;
+      num_microbatches *= group;
+      if (group > parallel.pipeline_parallel_size && random() % 2 == 0) {
+        num_microbatches += parallel.pipeline_parallel_size;  // a smaller last group
+      }
     }
     const spec::PipelineSchedule schedule = spec::MakeSchedule(parallel, num_microbatches);
     for (int stage = 0; stage < parallel.pipeline_parallel_size; ++stage) {
