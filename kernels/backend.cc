@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cost_model/base/check.h"
+#include "kernels/op_checks.h"
 
 namespace tessera::kernels {
 namespace {
@@ -12,40 +13,6 @@ using base::Epilogue;
 using base::MatMulLayout;
 using base::OpKind;
 using base::OpRecord;
-
-// Tells the observer of one operation, from construction to the end of the scope.
-class ObservedOp {
- public:
-  ObservedOp(base::OpObserver* observer, const OpRecord& record)
-      : observer_(observer), record_(record) {
-    if (observer_ != nullptr) observer_->OnOpBegin(record_);
-  }
-  ~ObservedOp() {
-    if (observer_ != nullptr) observer_->OnOpEnd(record_);
-  }
-  ObservedOp(const ObservedOp&) = delete;
-  ObservedOp& operator=(const ObservedOp&) = delete;
-
- private:
-  base::OpObserver* const observer_;
-  const OpRecord record_;
-};
-
-void CheckPresent(OpKind kind, std::initializer_list<ConstArray> arrays) {
-  int index = 0;
-  for (const ConstArray& array : arrays) {
-    TESSERA_CHECK(array, base::ToString(kind), ": array ", index, " is absent");
-    ++index;
-  }
-}
-
-void CheckPositive(const OpRecord& record, std::initializer_list<int64_t> sizes) {
-  for (const int64_t size : sizes) {
-    TESSERA_CHECK(size > 0, "size ", size, " in ", base::ToString(record));
-  }
-}
-
-int64_t Flag(bool value) { return value ? 1 : 0; }
 
 void CheckEpilogue(const MatMulArgs& args) {
   const bool needs_bias = args.epilogue == Epilogue::kBias;
@@ -204,17 +171,21 @@ void Backend::BiasGrad(const BiasGradArgs& args) {
 }
 
 void Backend::SwiGluForward(const SwiGluForwardArgs& args) {
-  const OpRecord record{OpKind::kSwiGluForward, {args.num_rows, args.width}};
-  CheckPositive(record, {args.num_rows, args.width});
-  CheckPresent(record.kind, {args.gate_up, args.y});
+  const OpRecord record{OpKind::kSwiGluForward,
+                        {args.num_rows, args.width, Flag(static_cast<bool>(args.row_weight))}};
+  CheckRowsAndWidth(record);
+  if (args.num_rows > 0) CheckPresent(record.kind, {args.gate_up, args.y});
   const ObservedOp op(observer_, record);
   DoSwiGluForward(args);
 }
 
 void Backend::SwiGluBackward(const SwiGluBackwardArgs& args) {
-  const OpRecord record{OpKind::kSwiGluBackward, {args.num_rows, args.width}};
-  CheckPositive(record, {args.num_rows, args.width});
-  CheckPresent(record.kind, {args.dy, args.gate_up, args.dgate_up});
+  const OpRecord record{OpKind::kSwiGluBackward,
+                        {args.num_rows, args.width, Flag(static_cast<bool>(args.row_weight))}};
+  CheckRowsAndWidth(record);
+  if (args.num_rows > 0) CheckPresent(record.kind, {args.dy, args.gate_up, args.dgate_up});
+  TESSERA_CHECK(static_cast<bool>(args.row_weight) == static_cast<bool>(args.dweight),
+                "weights of rows and their gradient");
   const ObservedOp op(observer_, record);
   DoSwiGluBackward(args);
 }
@@ -354,22 +325,6 @@ void Backend::Dropout(const DropoutArgs& args) {
   TESSERA_CHECK(args.probability >= 0 && args.probability < 1, "probability ", args.probability);
   const ObservedOp op(observer_, record);
   DoDropout(args);
-}
-
-void Backend::TokenPermute(const TokenPermuteArgs& args) {
-  const OpRecord record{OpKind::kTokenPermute, {args.num_rows, args.width, args.num_tokens}};
-  CheckPositive(record, {args.num_rows, args.width, args.num_tokens});
-  CheckPresent(record.kind, {args.x, args.source_row, args.out});
-  const ObservedOp op(observer_, record);
-  DoTokenPermute(args);
-}
-
-void Backend::TokenUnpermute(const TokenUnpermuteArgs& args) {
-  const OpRecord record{OpKind::kTokenUnpermute, {args.num_rows, args.width, args.num_tokens}};
-  CheckPositive(record, {args.num_rows, args.width, args.num_tokens, args.copies});
-  CheckPresent(record.kind, {args.x, args.routed_row, args.out});
-  const ObservedOp op(observer_, record);
-  DoTokenUnpermute(args);
 }
 
 void Backend::LogSumExpMerge(const LogSumExpMergeArgs& args) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cost_model/base/op.h"
+#include "kernels/expert_args.h"
 #include "kernels/op_args.h"
 
 namespace tessera::kernels {
@@ -49,6 +50,13 @@ class Backend {
   void Copy(ConstArray source, Array destination, int64_t n);
   void Cast(ConstArray source, Array destination, int64_t n);  // between floating-point types
   void Dropout(const DropoutArgs& args);
+  void GroupedMatMul(const GroupedMatMulArgs& args);
+  void GroupedBiasGrad(const GroupedBiasGradArgs& args);
+  void RouterForward(const RouterForwardArgs& args);
+  void ExpertCount(const ExpertCountArgs& args);
+  void RouterBackward(const RouterBackwardArgs& args);
+  void WeightedGeluForward(const WeightedGeluForwardArgs& args);
+  void WeightedGeluBackward(const WeightedGeluBackwardArgs& args);
   void TokenPermute(const TokenPermuteArgs& args);
   void TokenUnpermute(const TokenUnpermuteArgs& args);
   void LogSumExpMerge(const LogSumExpMergeArgs& args);
@@ -103,6 +111,13 @@ class Backend {
   virtual void DoCopy(ConstArray source, Array destination, int64_t n) = 0;
   virtual void DoCast(ConstArray source, Array destination, int64_t n) = 0;
   virtual void DoDropout(const DropoutArgs& args) = 0;
+  virtual void DoGroupedMatMul(const GroupedMatMulArgs& args) = 0;
+  virtual void DoGroupedBiasGrad(const GroupedBiasGradArgs& args) = 0;
+  virtual void DoRouterForward(const RouterForwardArgs& args) = 0;
+  virtual void DoExpertCount(const ExpertCountArgs& args) = 0;
+  virtual void DoRouterBackward(const RouterBackwardArgs& args) = 0;
+  virtual void DoWeightedGeluForward(const WeightedGeluForwardArgs& args) = 0;
+  virtual void DoWeightedGeluBackward(const WeightedGeluBackwardArgs& args) = 0;
   virtual void DoTokenPermute(const TokenPermuteArgs& args) = 0;
   virtual void DoTokenUnpermute(const TokenUnpermuteArgs& args) = 0;
   virtual void DoLogSumExpMerge(const LogSumExpMergeArgs& args) = 0;

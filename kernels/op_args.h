@@ -16,8 +16,9 @@
 
 namespace tessera::kernels {
 
-// c[m, n] = op(a) op(b), or c += op(a) op(b); then the epilogue.
-// Row-major; lda, ldb, ldc are row strides of the arrays as stored.
+// c[m, n] = op(a) op(b), or c += op(a) op(b); then the epilogue. a and b have one type; c has
+// theirs or, without epilogue, fp32. Row-major; lda, ldb, ldc are row strides of the arrays as
+// stored.
 struct MatMulArgs {
   ConstArray a;  // kNN, kNT: [m, k]; kTN: [k, m]
   ConstArray b;  // kNN, kTN: [k, n]; kNT: [n, k]
@@ -73,17 +74,22 @@ struct BiasGradArgs {
   int64_t num_rows = 0, width = 0, stride = 0;
 };
 
-// y = silu(gate) * up, with gate = gate_up[:, 0:width], up = gate_up[:, width:2*width].
+// y = silu(gate) * up * row_weight, with gate = gate_up[:, 0:width], up = gate_up[:,
+// width:2*width].
 struct SwiGluForwardArgs {
-  ConstArray gate_up;  // [num_rows, 2 * width]
-  Array y;             // [num_rows, width]
+  ConstArray gate_up;     // [num_rows, 2 * width]
+  ConstArray row_weight;  // fp32 [num_rows]; absent: 1
+  Array y;                // [num_rows, width]
   int64_t num_rows = 0, width = 0;
 };
 
 struct SwiGluBackwardArgs {
-  ConstArray dy;       // [num_rows, width]
-  ConstArray gate_up;  // [num_rows, 2 * width]
-  Array dgate_up;      // [num_rows, 2 * width]; may alias gate_up
+  ConstArray dy;          // [num_rows, width]
+  ConstArray gate_up;     // [num_rows, 2 * width]
+  ConstArray row_weight;  // fp32 [num_rows]; absent: 1
+  Array dgate_up;         // [num_rows, 2 * width]; may alias gate_up
+  Array dweight;  // fp32 [num_rows], overwritten: sum over the row of dy * silu(gate) * up; there
+                  // where row_weight is
   int64_t num_rows = 0, width = 0;
 };
 

@@ -48,8 +48,8 @@ std::string_view ToString(OpKind kind) {
       return "router_forward";
     case OpKind::kRouterBackward:
       return "router_backward";
-    case OpKind::kAuxiliaryLoss:
-      return "auxiliary_loss";
+    case OpKind::kExpertCount:
+      return "expert_count";
     case OpKind::kTokenPermute:
       return "token_permute";
     case OpKind::kTokenUnpermute:

@@ -35,8 +35,8 @@ enum class OpKind : uint8_t {
   kCrossEntropyGrad,    // num_rows, vocab columns held here
   // Mixture of experts. A routed row is a token on its way to one of its experts.
   kRouterForward,   // num_rows, num_experts, experts per row: softmax and choice, fp32
-  kRouterBackward,  // num_rows, num_experts, experts per row
-  kAuxiliaryLoss,   // num_rows, num_experts: loss that balances the load, and its gradient
+  kRouterBackward,  // num_rows, num_experts, experts per row: of auxiliary losses too
+  kExpertCount,     // num_rows, num_experts, experts per row: rows that chose each expert
   kTokenPermute,    // routed rows, width, tokens: rows in the experts' order
   kTokenUnpermute,  // routed rows, width, tokens: each token the sum of its rows
   // m, n, k, MatMulLayout, accumulate (0|1), Epilogue, num_groups: a product for each of num_groups

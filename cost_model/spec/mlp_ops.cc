@@ -64,8 +64,11 @@ void WriteExpertsUp(OpWriter& write) {
   const LocalShape& shape = write.shape();
   write.ExpertLinear(shape.expert_rows, FirstWidth(write, shape.expert_ffn), shape.hidden,
                      BiasEpilogue(model.mlp_bias));
-  write.Add(write.is_gated() ? OpKind::kSwiGluForward : OpKind::kWeightedGeluForward,
-            {shape.expert_rows, shape.expert_ffn, /*weighted=*/1});
+  if (write.is_gated()) {
+    write.Add(OpKind::kSwiGluForward, {shape.expert_rows, shape.expert_ffn, /*weighted=*/1});
+  } else {
+    write.Add(OpKind::kWeightedGeluForward, {shape.expert_rows, shape.expert_ffn});
+  }
 }
 
 void WriteExpertsBackward(OpWriter& write) {
@@ -75,8 +78,11 @@ void WriteExpertsBackward(OpWriter& write) {
   write.BiasGrad(model.mlp_bias, shape.expert_rows, shape.hidden);
   write.ExpertDataGradient(shape.expert_rows, shape.hidden, shape.expert_ffn, Epilogue::kNone);
   write.ExpertWeightGradient(shape.expert_rows, shape.hidden, shape.expert_ffn);
-  write.Add(write.is_gated() ? OpKind::kSwiGluBackward : OpKind::kWeightedGeluBackward,
-            {shape.expert_rows, shape.expert_ffn, /*weighted=*/1});
+  if (write.is_gated()) {
+    write.Add(OpKind::kSwiGluBackward, {shape.expert_rows, shape.expert_ffn, /*weighted=*/1});
+  } else {
+    write.Add(OpKind::kWeightedGeluBackward, {shape.expert_rows, shape.expert_ffn});
+  }
   write.BiasGrad(model.mlp_bias, shape.expert_rows, first_width);
   write.ExpertDataGradient(shape.expert_rows, first_width, shape.hidden, Epilogue::kNone);
   write.ExpertWeightGradient(shape.expert_rows, first_width, shape.hidden);
@@ -87,7 +93,7 @@ void WriteMoeUpToDown(OpWriter& write) {
   const LocalShape& shape = write.shape();
   write.Linear(shape.local_tokens, moe.num_experts, shape.hidden);
   write.Add(OpKind::kRouterForward, {shape.local_tokens, moe.num_experts, moe.experts_per_token});
-  write.Add(OpKind::kAuxiliaryLoss, {shape.local_tokens, moe.num_experts});
+  write.Add(OpKind::kExpertCount, {shape.local_tokens, moe.num_experts, moe.experts_per_token});
   WriteDispatch(write);
   WriteExpertsUp(write);
   if (shape.shared_ffn == 0) return;

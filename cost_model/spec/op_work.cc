@@ -11,6 +11,7 @@ using base::OpKind;
 using base::OpRecord;
 
 constexpr double kFp32Bytes = 4;
+constexpr double kIndexBytes = 4;  // int32
 
 double Dim(const OpRecord& record, size_t i) { return static_cast<double>(record.dims[i]); }
 bool KeepsProbabilities(const OpRecord& record) {
@@ -79,7 +80,6 @@ double AttentionBytes(const OpRecord& record, double element_bytes, bool backwar
 // The router's scores and choices are fp32 [rows, experts]: logits read, probabilities and the
 // sparse choice written; backward their gradients.
 constexpr double kRouterPasses = 3;
-constexpr double kAuxiliaryLossPasses = 2;  // probabilities read, their gradient written
 
 // Times that an element-wise operation touches its [rows, width] operand.
 double Passes(const OpRecord& record) {
@@ -154,8 +154,8 @@ double MemoryBytesOf(const OpRecord& record, int64_t element_bytes) {
     case OpKind::kRouterForward:
     case OpKind::kRouterBackward:
       return kRouterPasses * elements * kFp32Bytes;
-    case OpKind::kAuxiliaryLoss:
-      return kAuxiliaryLossPasses * elements * kFp32Bytes;
+    case OpKind::kExpertCount:  // the choices of every row
+      return Dim(record, 0) * Dim(record, 2) * kIndexBytes;
     // Every routed row and every token once, whichever side is read.
     case OpKind::kTokenPermute:
     case OpKind::kTokenUnpermute:

@@ -3,6 +3,7 @@
 #include "kernels/cpu/add_into.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/grouped_matmul.h"
 
 namespace tessera::kernels {
 namespace {
@@ -63,6 +64,10 @@ void CpuBackend::DoBiasGrad(const BiasGradArgs& args) {
   float* const sums = shared_scratch_.Get(base::RoundUp(args.width, kLineFloats));
   pool_.ForRanges(args.width, grain, kLineFloats,
                   [&](int64_t begin, int64_t end) { SumColumns(args, begin, end, sums + begin); });
+}
+
+void CpuBackend::DoGroupedBiasGrad(const GroupedBiasGradArgs& args) {
+  for (const BiasGradArgs& sum : SumsOf(args)) DoBiasGrad(sum);
 }
 
 void CpuBackend::DoScale(Array x, int64_t n, float factor) {

@@ -4,6 +4,7 @@
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/grouped_matmul.h"
 
 namespace tessera::kernels {
 namespace {
@@ -174,20 +175,58 @@ void ComputePiece(const MatMulArgs& args, const Tile& piece, int64_t num_terms,
   memory.result.Store();
 }
 
-}  // namespace
-
-void CpuBackend::DoMatMul(const MatMulArgs& args) {
+void CheckBlasSizes(const MatMulArgs& args) {
   constexpr int64_t kLargest = std::numeric_limits<int>::max();
   TESSERA_CHECK(args.m <= kLargest && args.n <= kLargest && args.k <= kLargest &&
                     args.lda <= kLargest && args.ldb <= kLargest && args.ldc <= kLargest,
                 "BLAS counts in 32 bits: m ", args.m, " n ", args.n, " k ", args.k);
+}
+
+void ComputeTile(const MatMulArgs& args, const Tile& tile, ThreadMemory& memory) {
+  const int64_t side = PieceSide(args);
+  ForPieces(tile, side,
+            [&](const Tile& piece) { ComputePiece(args, piece, std::min(side, args.k), memory); });
+}
+
+int64_t WorkOf(const MatMulArgs& args) { return args.m * args.n * args.k; }
+
+// Tiles of a grouped product for each thread: groups differ in size, and few tiles do not share out
+// evenly.
+constexpr int64_t kGroupedTilesPerThread = 4;
+
+}  // namespace
+
+void CpuBackend::DoMatMul(const MatMulArgs& args) {
+  CheckBlasSizes(args);
   PrepareBlas();
   const TileGrid grid = ChooseGrid(args.m, args.n, args.k, pool_.num_threads());
-  const int64_t side = PieceSide(args);
   pool_.ForEachTask(grid.NumTiles(), [&](int thread, int64_t index) {
-    ForPieces(grid.At(index, args.m, args.n), side, [&](const Tile& piece) {
-      ComputePiece(args, piece, std::min(side, args.k), thread_memory_[thread]);
-    });
+    ComputeTile(args, grid.At(index, args.m, args.n), thread_memory_[thread]);
+  });
+}
+
+// The tiles of all groups are one list of tasks.
+void CpuBackend::DoGroupedMatMul(const GroupedMatMulArgs& args) {
+  struct TileOfProduct {
+    const MatMulArgs* product;
+    Tile tile;
+  };
+  const std::vector<MatMulArgs> products = ProductsOf(args);
+  PrepareBlas();
+  const int64_t num_threads = pool_.num_threads();
+  const int64_t work_of_tile =
+      base::CeilDiv(args.m * args.n * args.k, kGroupedTilesPerThread * num_threads);
+  std::vector<TileOfProduct> tiles;
+  for (const MatMulArgs& product : products) {
+    CheckBlasSizes(product);
+    const int64_t num_tiles = num_threads == 1 ? 1 : base::CeilDiv(WorkOf(product), work_of_tile);
+    const TileGrid grid = ChooseGrid(product.m, product.n, product.k, static_cast<int>(num_tiles));
+    for (int64_t i = 0; i < grid.NumTiles(); ++i) {
+      tiles.push_back({&product, grid.At(i, product.m, product.n)});
+    }
+  }
+  pool_.ForEachTask(static_cast<int64_t>(tiles.size()), [&](int thread, int64_t index) {
+    ComputeTile(*tiles[index].product, tiles[index].tile, thread_memory_[thread]);
   });
 }
 

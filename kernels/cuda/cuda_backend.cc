@@ -4,6 +4,7 @@
 
 #include "cost_model/base/check.h"
 #include "kernels/cuda/cuda_error.h"
+#include "kernels/grouped_matmul.h"
 
 namespace tessera::kernels::cuda {
 namespace {
@@ -115,6 +116,14 @@ void CudaBackend::DoMatMul(const MatMulArgs& args) {
   if (!matmul_.Run(args, context.stream)) MatMulEpilogue(context, args);
 }
 
+void CudaBackend::DoGroupedMatMul(const GroupedMatMulArgs& args) {
+  for (const MatMulArgs& product : ProductsOf(args)) DoMatMul(product);
+}
+
+void CudaBackend::DoGroupedBiasGrad(const GroupedBiasGradArgs& args) {
+  for (const BiasGradArgs& sum : SumsOf(args)) DoBiasGrad(sum);
+}
+
 void CudaBackend::DoLayerNormForward(const NormForwardArgs& args) {
   cuda::LayerNormForward(Context(), args);
 }
@@ -170,6 +179,19 @@ void CudaBackend::DoSumOfSquares(const SumOfSquaresArgs& args) {
 }
 void CudaBackend::DoAdamW(const AdamWArgs& args) { cuda::AdamW(Context(), args); }
 void CudaBackend::DoDropout(const DropoutArgs& args) { cuda::Dropout(Context(), args); }
+void CudaBackend::DoRouterForward(const RouterForwardArgs& args) {
+  cuda::RouterForward(Context(), args);
+}
+void CudaBackend::DoExpertCount(const ExpertCountArgs& args) { cuda::ExpertCount(Context(), args); }
+void CudaBackend::DoRouterBackward(const RouterBackwardArgs& args) {
+  cuda::RouterBackward(Context(), args);
+}
+void CudaBackend::DoWeightedGeluForward(const WeightedGeluForwardArgs& args) {
+  cuda::WeightedGeluForward(Context(), args);
+}
+void CudaBackend::DoWeightedGeluBackward(const WeightedGeluBackwardArgs& args) {
+  cuda::WeightedGeluBackward(Context(), args);
+}
 void CudaBackend::DoTokenPermute(const TokenPermuteArgs& args) {
   cuda::TokenPermute(Context(), args);
 }

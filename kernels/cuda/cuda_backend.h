@@ -75,6 +75,13 @@ class CudaBackend final : public Backend {
   void DoCopy(ConstArray source, Array destination, int64_t n) override;
   void DoCast(ConstArray source, Array destination, int64_t n) override;
   void DoDropout(const DropoutArgs& args) override;
+  void DoGroupedMatMul(const GroupedMatMulArgs& args) override;
+  void DoGroupedBiasGrad(const GroupedBiasGradArgs& args) override;
+  void DoRouterForward(const RouterForwardArgs& args) override;
+  void DoExpertCount(const ExpertCountArgs& args) override;
+  void DoRouterBackward(const RouterBackwardArgs& args) override;
+  void DoWeightedGeluForward(const WeightedGeluForwardArgs& args) override;
+  void DoWeightedGeluBackward(const WeightedGeluBackwardArgs& args) override;
   void DoTokenPermute(const TokenPermuteArgs& args) override;
   void DoTokenUnpermute(const TokenUnpermuteArgs& args) override;
   void DoLogSumExpMerge(const LogSumExpMergeArgs& args) override;

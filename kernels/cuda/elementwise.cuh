@@ -96,4 +96,34 @@ void LaunchRows(const LaunchContext& context, const char* name, int64_t num_rows
   }
 }
 
+// Op: as of RowKernel; sums[row] = sum of what Run returns, in a fixed order. A block to a row.
+template <int kSize, typename Op>
+__global__ void __launch_bounds__(kElementThreads) RowSumKernel(int64_t width, float* sums, Op op) {
+  const int64_t row = blockIdx.x;
+  const int64_t step = static_cast<int64_t>(blockDim.x) * kSize;
+  float sum = 0;
+  for (int64_t column = static_cast<int64_t>(threadIdx.x) * kSize; column < width; column += step) {
+    sum += op.template Run<kSize>(row, column);
+  }
+  sum = BlockReduce(sum, SumOp(), 0.0F);
+  if (threadIdx.x == 0) sums[row] = sum;
+}
+
+// LaunchRows, and sums[num_rows] of each row.
+template <int kSize, typename Op>
+void LaunchRowSums(const LaunchContext& context, const char* name, int64_t num_rows, int64_t width,
+                   bool vectorize, float* sums, const Op& op) {
+  if (num_rows == 0) return;
+  const int64_t num_packs = vectorize ? width / kSize : width;
+  const int64_t threads =
+      std::min(base::RoundUp(num_packs, int64_t{kWarpSize}), int64_t{kElementThreads});
+  const LaunchShape shape{dim3(static_cast<unsigned>(num_rows)),
+                          dim3(static_cast<unsigned>(threads))};
+  if (vectorize) {
+    Launch(name, RowSumKernel<kSize, Op>, shape, context.stream, width, sums, op);
+  } else {
+    Launch(name, RowSumKernel<1, Op>, shape, context.stream, width, sums, op);
+  }
+}
+
 }  // namespace tessera::kernels::cuda

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/expert_args.h"
 #include "kernels/op_args.h"
 
 namespace tessera::kernels::cuda {
@@ -46,6 +47,11 @@ void Fill(const LaunchContext& context, Array x, int64_t n, float value);
 void Copy(const LaunchContext& context, ConstArray source, Array destination, int64_t n);
 void Cast(const LaunchContext& context, ConstArray source, Array destination, int64_t n);
 void Dropout(const LaunchContext& context, const DropoutArgs& args);
+void RouterForward(const LaunchContext& context, const RouterForwardArgs& args);
+void ExpertCount(const LaunchContext& context, const ExpertCountArgs& args);
+void RouterBackward(const LaunchContext& context, const RouterBackwardArgs& args);
+void WeightedGeluForward(const LaunchContext& context, const WeightedGeluForwardArgs& args);
+void WeightedGeluBackward(const LaunchContext& context, const WeightedGeluBackwardArgs& args);
 void TokenPermute(const LaunchContext& context, const TokenPermuteArgs& args);
 void TokenUnpermute(const LaunchContext& context, const TokenUnpermuteArgs& args);
 void LogSumExpMerge(const LaunchContext& context, const LogSumExpMergeArgs& args);

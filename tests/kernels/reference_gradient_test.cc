@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "tests/kernels/device_array.h"
+#include "tests/kernels/expert_reference.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -109,6 +110,27 @@ TEST(ReferenceGradientTest, CrossEntropyGradientIsTheGradientOfTheLoss) {
   };
   ExpectGradient([&](const Doubles& at) { return Dot(run(at).loss, Doubles(kRows, 1.0)); }, logits,
                  run(logits).dlogits, "dlogits");
+}
+
+// From logits to what the router contributes to a loss. No choice changes over so small a step, so
+// counts hold still.
+TEST(ReferenceGradientTest, RouterBackwardIsTheGradientOfWeightsAndAuxiliaryLosses) {
+  for (const bool normalize : {true, false}) {
+    const reference::RouterShape shape{12, 7, 3, normalize};
+    const Doubles logits = Random(12 * 7, 1), dweight = Random(12 * 3, 2);
+    for (const reference::RouterLossSpec& spec :
+         {reference::RouterLossSpec{4, 0, 0}, {4, 0.7, 0}, {4, 0, 0.3}, {12, 0.7, 0.3}}) {
+      constexpr double kGradScale = 0.5;
+      const auto loss = [&](const Doubles& at) {
+        const auto auxiliary = reference::AuxiliaryLosses(shape, spec, at);
+        return Dot(reference::Router(shape, at).weight, dweight) +
+               kGradScale * (auxiliary.balance + auxiliary.z);
+      };
+      ExpectGradient(loss, logits,
+                     reference::RouterBackward(shape, spec, logits, dweight, kGradScale),
+                     base::Concat("balance ", spec.balance_coefficient, " z ", spec.z_coefficient));
+    }
+  }
 }
 
 }  // namespace

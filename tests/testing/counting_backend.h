@@ -46,6 +46,14 @@ class CountingBackend : public kernels::Backend {
   void DoCast(kernels::ConstArray /*source*/, kernels::Array /*destination*/,
               int64_t /*n*/) override {}
   void DoDropout(const kernels::DropoutArgs& /*args*/) override {}
+  void DoGroupedMatMul(const kernels::GroupedMatMulArgs& /*args*/) override {}
+  void DoGroupedBiasGrad(const kernels::GroupedBiasGradArgs& /*args*/) override {}
+  // Rows choose experts in turn: where rows go is read back.
+  void DoRouterForward(const kernels::RouterForwardArgs& args) override;
+  void DoExpertCount(const kernels::ExpertCountArgs& /*args*/) override {}
+  void DoRouterBackward(const kernels::RouterBackwardArgs& /*args*/) override {}
+  void DoWeightedGeluForward(const kernels::WeightedGeluForwardArgs& /*args*/) override {}
+  void DoWeightedGeluBackward(const kernels::WeightedGeluBackwardArgs& /*args*/) override {}
   void DoTokenPermute(const kernels::TokenPermuteArgs& /*args*/) override {}
   void DoTokenUnpermute(const kernels::TokenUnpermuteArgs& /*args*/) override {}
   void DoLogSumExpMerge(const kernels::LogSumExpMergeArgs& /*args*/) override {}
