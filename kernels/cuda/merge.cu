@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cost_model/base/math.h"
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/reduce.cuh"
@@ -89,37 +90,31 @@ void Merge(const LaunchContext& context, const LogSumExpMergeArgs& args) {
 }
 
 template <typename In, typename Out>
-struct SumParams {
-  const In* x;
+struct SumBlocksOp {
+  const In* x;  // y may be its first block
   Out* y;
   int64_t n, num_blocks;
-};
 
-template <typename In, typename Out, int kSize>
-__global__ void __launch_bounds__(kThreads) SumBlocksKernel(SumParams<In, Out> params) {
-  const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kSize;
-  if (at >= params.n) return;
-  float sums[kSize];
-  Load<kSize>(params.x + at, sums);
-  for (int64_t block = 1; block < params.num_blocks; ++block) {
-    float values[kSize];
-    Load<kSize>(params.x + block * params.n + at, values);
+  template <int kSize>
+  __device__ void Run(int64_t i) const {
+    float sums[kSize];
+    Load<kSize>(x + i, sums);
+    for (int64_t block = 1; block < num_blocks; ++block) {
+      float values[kSize];
+      Load<kSize>(x + block * n + i, values);
 #pragma unroll
-    for (int i = 0; i < kSize; ++i) sums[i] += values[i];
+      for (int j = 0; j < kSize; ++j) sums[j] += values[j];
+    }
+    Store<kSize>(sums, y + i);
   }
-  Store<kSize>(sums, params.y + at);
-}
+};
 
 template <typename In, typename Out>
 void Sum(const LaunchContext& context, const SumBlocksArgs& args) {
-  const SumParams<In, Out> params{args.x.As<In>(), args.y.As<Out>(), args.n, args.num_blocks};
-  const bool vectors = CanVectorize(kPairSize<In, Out>, {params.x, params.y}, {args.n});
-  auto* const kernel =
-      vectors ? SumBlocksKernel<In, Out, kPairSize<In, Out>> : SumBlocksKernel<In, Out, 1>;
-  const int64_t pieces = args.n / (vectors ? kPairSize<In, Out> : 1);
-  const LaunchShape shape{dim3(static_cast<unsigned>(base::CeilDiv(pieces, kThreads))),
-                          dim3(kThreads)};
-  Launch("SumBlocks", kernel, shape, context.stream, params);
+  constexpr int kSize = kPairSize<In, Out>;
+  LaunchFlat<kSize>(
+      context, "sum of blocks", args.n, CanVectorize(kSize, {args.x.data, args.y.data}, {args.n}),
+      SumBlocksOp<In, Out>{args.x.As<In>(), args.y.As<Out>(), args.n, args.num_blocks});
 }
 
 }  // namespace

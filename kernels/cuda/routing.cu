@@ -1,107 +1,79 @@
 // Tokens on their way to the experts and back.
-#include "cost_model/base/math.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launchers.h"
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/vectors.cuh"
+#include "kernels/cuda/types.cuh"
 
 namespace tessera::kernels::cuda {
 namespace {
 
-constexpr int kRowsPerBlock = 8;  // a warp a row
-
 template <typename T>
-struct PermuteParams {
-  const T* x;
-  const int32_t* source_row;
-  const float* scale;
-  T* out;
-  int64_t num_rows, width;
-};
+struct PermuteOp {
+  const T* __restrict__ x;
+  const int32_t* __restrict__ source_row;
+  const float* __restrict__ scale;
+  T* __restrict__ out;
+  int64_t width;
 
-template <typename T, int kSize>
-__global__ void __launch_bounds__(kWarpSize* kRowsPerBlock) PermuteKernel(PermuteParams<T> params) {
-  const int64_t row = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
-  if (row >= params.num_rows) return;
-  const int64_t source = params.source_row[row];
-  const float factor = params.scale == nullptr ? 1.0F : params.scale[row];
-  const T* const from = params.x + source * params.width;
-  T* const to = params.out + row * params.width;
-  for (int64_t at = int64_t{threadIdx.x} * kSize; at < params.width; at += kWarpSize * kSize) {
+  template <int kSize>
+  __device__ void Run(int64_t row, int64_t column) const {
+    const int64_t source = source_row[row];
     float values[kSize] = {};
     if (source >= 0) {
-      Load<kSize>(from + at, values);
+      const float factor = scale == nullptr ? 1.0F : scale[row];
+      Load<kSize>(x + source * width + column, values);
 #pragma unroll
       for (float& value : values) value *= factor;
     }
-    Store<kSize>(values, to + at);
+    Store<kSize>(values, out + row * width + column);
   }
-}
-
-template <typename T>
-struct UnpermuteParams {
-  const T* x;
-  const int32_t* routed_row;
-  const float* weight;
-  T* out;
-  int64_t num_tokens, width, copies;
 };
 
-template <typename T, int kSize>
-__global__ void __launch_bounds__(kWarpSize* kRowsPerBlock)
-    UnpermuteKernel(const UnpermuteParams<T> params) {
-  const int64_t token = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
-  if (token >= params.num_tokens) return;
-  const int64_t first = token * params.copies;
-  for (int64_t at = int64_t{threadIdx.x} * kSize; at < params.width; at += kWarpSize * kSize) {
+template <typename T>
+struct UnpermuteOp {
+  const T* __restrict__ x;
+  const int32_t* __restrict__ routed_row;
+  const float* __restrict__ weight;
+  T* __restrict__ out;
+  int64_t width, copies;
+
+  template <int kSize>
+  __device__ void Run(int64_t token, int64_t column) const {
     float sums[kSize] = {};
-    for (int64_t copy = first; copy < first + params.copies; ++copy) {
-      const int64_t row = params.routed_row[copy];
+    for (int64_t copy = token * copies; copy < (token + 1) * copies; ++copy) {
+      const int64_t row = routed_row[copy];
       if (row < 0) continue;
-      const float factor = params.weight == nullptr ? 1.0F : params.weight[copy];
+      const float factor = weight == nullptr ? 1.0F : weight[copy];
       float values[kSize];
-      Load<kSize>(params.x + row * params.width + at, values);
+      Load<kSize>(x + row * width + column, values);
 #pragma unroll
       for (int i = 0; i < kSize; ++i) sums[i] += values[i] * factor;
     }
-    Store<kSize>(sums, params.out + token * params.width + at);
+    Store<kSize>(sums, out + token * width + column);
   }
-}
-
-LaunchShape RowShape(int64_t num_rows) {
-  return {dim3(static_cast<unsigned>(base::CeilDiv(num_rows, kRowsPerBlock))),
-          dim3(kWarpSize, kRowsPerBlock)};
-}
+};
 
 }  // namespace
 
 void TokenPermute(const LaunchContext& context, const TokenPermuteArgs& args) {
-  WithFloatType(args.x.dtype, [&](auto tag) {
+  WithFloatType(args.out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const PermuteParams<T> params{args.x.As<T>(),         args.source_row.As<int32_t>(),
-                                  args.scale.As<float>(), args.out.As<T>(),
-                                  args.num_rows,          args.width};
-    auto* const kernel = CanVectorize(kVectorSize<T>, {params.x, params.out}, {args.width})
-                             ? PermuteKernel<T, kVectorSize<T>>
-                             : PermuteKernel<T, 1>;
-    Launch("TokenPermute", kernel, RowShape(args.num_rows), context.stream, params);
+    constexpr int kSize = kVectorSize<T>;
+    LaunchRows<kSize>(context, "token permute", args.num_rows, args.width,
+                      CanVectorize(kSize, {args.x.data, args.out.data}, {args.width}),
+                      PermuteOp<T>{args.x.As<T>(), args.source_row.As<int32_t>(),
+                                   args.scale.As<float>(), args.out.As<T>(), args.width});
   });
 }
 
 void TokenUnpermute(const LaunchContext& context, const TokenUnpermuteArgs& args) {
-  WithFloatType(args.x.dtype, [&](auto tag) {
+  WithFloatType(args.out.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const UnpermuteParams<T> params{args.x.As<T>(),
-                                    args.routed_row.As<int32_t>(),
-                                    args.weight.As<float>(),
-                                    args.out.As<T>(),
-                                    args.num_tokens,
-                                    args.width,
-                                    args.copies};
-    auto* const kernel = CanVectorize(kVectorSize<T>, {params.x, params.out}, {args.width})
-                             ? UnpermuteKernel<T, kVectorSize<T>>
-                             : UnpermuteKernel<T, 1>;
-    Launch("TokenUnpermute", kernel, RowShape(args.num_tokens), context.stream, params);
+    constexpr int kSize = kVectorSize<T>;
+    LaunchRows<kSize>(
+        context, "token unpermute", args.num_tokens, args.width,
+        CanVectorize(kSize, {args.x.data, args.out.data}, {args.width}),
+        UnpermuteOp<T>{args.x.As<T>(), args.routed_row.As<int32_t>(), args.weight.As<float>(),
+                       args.out.As<T>(), args.width, args.copies});
   });
 }
 

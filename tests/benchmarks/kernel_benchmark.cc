@@ -71,6 +71,46 @@ BENCHMARK(MatMul)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
+// Arguments: threads, groups, rows of each on average, n, k, layout. Every second group has half as
+// many rows as its neighbour, as tokens do not choose experts evenly.
+void GroupedMatMul(benchmark::State& state) {
+  const int num_threads = static_cast<int>(state.range(0));
+  const int64_t num_groups = state.range(1), rows = num_groups * state.range(2);
+  const auto layout = static_cast<MatMulLayout>(state.range(5));
+  const bool is_weight_gradient = layout == MatMulLayout::kTN;
+  const int64_t n = state.range(3), inner = state.range(4);
+  std::vector<int64_t> group_rows(num_groups, state.range(2) * 2 / 3);
+  for (int64_t group = 1; group < num_groups; group += 2) {
+    group_rows[group] = 2 * state.range(2) - group_rows[group - 1];
+  }
+  const auto backend = MakeCpuBackend(num_threads);
+  const Buffer input(*backend, rows * inner), output(*backend, rows * n);
+  const Buffer weights(*backend, num_groups * n * inner);
+  GroupedMatMulArgs args{.a = input,
+                         .b = weights,
+                         .c = output,
+                         .group_rows = group_rows.data(),
+                         .num_groups = num_groups,
+                         .m = rows,
+                         .n = n,
+                         .k = inner,
+                         .group_stride = n * inner,
+                         .layout = layout};
+  if (is_weight_gradient) {
+    args.m = inner;
+    args.k = rows;
+    args.b = output;
+    args.c = weights;
+  }
+  CompareWithSgemm(state, num_threads, 2.0 * rows * n * inner,
+                   [&] { backend->GroupedMatMul(args); });
+}
+BENCHMARK(GroupedMatMul)
+    ->ArgNames({"threads", "groups", "rows", "n", "k", "layout"})
+    ->ArgsProduct({{1, 2}, {8}, {32, 128, 512}, {kHidden}, {kFfn}, {0, 1, 2}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
+
 // Arguments: threads, batch, sequence, probabilities kept (0|1), backward (0|1). Counts the
 // causal half of the products: 2 of them forward, 5 backward.
 void Attention(benchmark::State& state) {

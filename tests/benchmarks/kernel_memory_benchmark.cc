@@ -157,6 +157,47 @@ void CrossEntropy(benchmark::State& state) {
       });
 }
 
+// Logits read, probabilities written; backward probabilities and counts read, gradients written.
+void Router(benchmark::State& state) {
+  constexpr int64_t kRows = 16 * kTokens, kExperts = 64, kChosen = 6;
+  const bool is_backward = state.range(1) != 0;
+  MemoryBound(state, 8.0 * kRows * kExperts, [&](Backend& backend, const auto& time) {
+    const Buffer logits(backend, kRows * kExperts), probabilities(backend, kRows * kExperts);
+    const Buffer log_sum_exp(backend, kRows), weight(backend, kRows * kChosen);
+    const Buffer dweight(backend, kRows * kChosen), counts(backend, kExperts);
+    std::vector<int32_t> chosen(kRows * kChosen);
+    double balance = 0, z = 0;
+    const auto forward = [&] {
+      backend.RouterForward({.logits = logits,
+                             .probabilities = probabilities,
+                             .log_sum_exp = log_sum_exp,
+                             .chosen = chosen.data(),
+                             .weight = weight,
+                             .num_rows = kRows,
+                             .num_experts = kExperts,
+                             .num_chosen = kChosen});
+    };
+    forward();
+    const auto backward = [&] {
+      backend.RouterBackward({.probabilities = probabilities,
+                              .log_sum_exp = log_sum_exp,
+                              .chosen = chosen.data(),
+                              .weight = weight,
+                              .dweight = dweight,
+                              .counts = counts,
+                              .dlogits = logits,
+                              .balance_loss_sum = &balance,
+                              .z_loss_sum = &z,
+                              .num_rows = kRows,
+                              .num_experts = kExperts,
+                              .num_chosen = kChosen,
+                              .sequence = kRows,
+                              .sequence_tokens = kRows});
+    };
+    time([&] { is_backward ? backward() : forward(); });
+  });
+}
+
 // All parameters of GPT-2 124M.
 constexpr int64_t kNumParameters = 124'439'808;
 
@@ -195,6 +236,11 @@ BENCHMARK(BiasGrad)->Arg(1)->Arg(2)->UseManualTime()->Unit(benchmark::kMilliseco
 BENCHMARK(SwiGluForward)->Arg(1)->Arg(2)->UseManualTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(SwiGluBackward)->Arg(1)->Arg(2)->UseManualTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(Rope)->Arg(1)->Arg(2)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(Router)
+    ->ArgNames({"threads", "backward"})
+    ->ArgsProduct({{1, 2}, {0, 1}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(CrossEntropy)
     ->ArgNames({"threads", "pass"})
     ->ArgsProduct({{1, 2}, {0, 1, 2}})
