@@ -18,6 +18,9 @@ using base::MatMulLayout;
 constexpr uint32_t kVectorBytes = 16;
 // Alternatives for when an algorithm that was offered does not run after all.
 constexpr int kMaxAlgorithms = 8;
+// Shapes that are kept: many times those of a model without experts, whose rows change from step to
+// step.
+constexpr size_t kMaxProducts = 1024;
 
 uint32_t AlignmentBytes(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -130,6 +133,7 @@ std::string CublasLtMatMul::ToString(const Shape& shape) {
 CublasLtMatMul::Product& CublasLtMatMul::ProductOf(const Shape& shape, const MatMulArgs& args) {
   const auto found = products_.find(shape);
   if (found != products_.end()) return found->second;
+  if (products_.size() == kMaxProducts) products_.clear();
   const bool is_fp32 = shape.operand_type == DType::kFloat32;
   Product product = {.description =
                          MakeMatMulDescription(allow_tf32_ && is_fp32 ? CUBLAS_COMPUTE_32F_FAST_TF32

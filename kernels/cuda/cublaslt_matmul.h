@@ -20,7 +20,8 @@ struct CublasWorkspace {
 };
 
 // Operands of one type: fp32, bf16 or fp16; c of the same type or, of 16-bit operands, in fp32.
-// Sums are formed in fp32. Descriptors and algorithms are kept for every shape that comes by.
+// Sums are formed in fp32. Descriptors and algorithms are kept for the shapes that come by; all are
+// let go when they become too many.
 class CublasLtMatMul {
  public:
   // `allow_tf32`: products of fp32 may round their operands to 10 bits of mantissa.

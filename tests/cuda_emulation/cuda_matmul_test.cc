@@ -241,6 +241,24 @@ TEST(CublasLtMatMulTest, TensorFloatsRoundOnlyWhereAllowed) {
   }
 }
 
+// The rows that a router sends change from step to step: shapes are let go, and come again.
+TEST(CublasLtMatMulTest, AnyNumberOfShapesPassesBy) {
+  constexpr int64_t kMostRows = 1100;
+  const CudaBackend backend({.device = 0});
+  CublasLtMatMul matmul(/*allow_tf32=*/false);
+  const DeviceArray a = Floats(Doubles(kMostRows, 3)), b = Floats({2});
+  for (const int64_t first : {kMostRows, int64_t{2}}) {
+    const DeviceArray c = PoisonFloats(kMostRows);
+    for (int64_t rows = first; rows > 0; --rows) {
+      EXPECT_TRUE(matmul.Run(
+          {.a = a, .b = b, .c = c, .m = rows, .n = 1, .k = 1, .lda = 1, .ldb = 1, .ldc = 1},
+          backend.stream()));
+    }
+    const Doubles found = c.Values();
+    for (int64_t row = 0; row < first; ++row) ASSERT_EQ(found[row], 6) << row;
+  }
+}
+
 TEST(CublasLtMatMulTest, ARefusedProductIsNamedWithItsShape) {
   const CudaBackend backend({.device = 0});
   CublasLtMatMul matmul(/*allow_tf32=*/false);
