@@ -156,32 +156,6 @@ TEST(CublasLtDoubleTest, MultipliesByTheDerivativeOfGelu) {
   }
 }
 
-TEST(CublasLtDoubleTest, SumsAnOperandForTheBiasGradient) {
-  for (const Types& types : kTypes) {
-    for (int choice = 0; choice < 8; ++choice) {
-      const bool of_a = choice & 1, transpose_a = choice & 2, transpose_b = choice & 4;
-      const Matrix a = Stored(types.operands, transpose_a, kM, kK, 8, 1);
-      const Matrix b = Stored(types.operands, transpose_b, kK, kN, 0, 2);
-      const Matrix d(types.result, kM, kN, kM, 3);
-      const Matrix bias(types.result, of_a ? kM : kN, 1, kM, 4);
-      Product product;
-      product.Transpose(transpose_a, transpose_b);
-      product.beta = 1.0f;  // accumulates into D, not into the bias gradient
-      product.SetEpilogue(of_a ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB);
-      product.Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.memory->data());
-      ASSERT_EQ(product.Run(a, b, d, d), CUBLAS_STATUS_SUCCESS);
-      Rows expected(of_a ? kM : kN, std::vector<double>(1));
-      for (int64_t i = 0; i < static_cast<int64_t>(expected.size()); ++i) {
-        for (int64_t l = 0; l < kK; ++l) {
-          expected[i][0] += of_a ? (transpose_a ? a.Given(0, l, i) : a.Given(0, i, l))
-                                 : (transpose_b ? b.Given(0, i, l) : b.Given(0, l, i));
-        }
-      }
-      EXPECT_LT(RelativeError(bias, expected), Tolerance(types.result)) << "choice " << choice;
-    }
-  }
-}
-
 TEST(CublasLtDoubleTest, OffersAlgorithmsThatAgreeWithinRoundingAndSpoilTheirWorkspace) {
   const Matrix a(CUDA_R_32F, kM, kK, kM, 1), b(CUDA_R_32F, kK, kN, kK, 2);
   const Matrix d(CUDA_R_32F, kM, kN, kM, 3);

@@ -56,22 +56,4 @@ void StoreWithEpilogue(const MatmulProblem& problem, float alpha, float beta, co
   }
 }
 
-void StoreBiasGradient(const MatmulProblem& problem, const MatmulPointers& pointers) {
-  const bool of_a = problem.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA;
-  const auto& layout = of_a ? problem.a : problem.b;
-  const void* const matrix = of_a ? pointers.a : pointers.b;
-  // Stored columns run along k where A is not transposed, or B is.
-  const bool columns_along_k =
-      of_a == ((of_a ? problem.desc.transpose_a : problem.desc.transpose_b) == CUBLAS_OP_N);
-  const NumberFormat format = *FormatOf(layout.type);
-  const auto rows = static_cast<int64_t>(layout.rows);
-  const auto cols = static_cast<int64_t>(layout.cols);
-  std::vector<float> column(rows), sums(BiasLength(problem));
-  for (int64_t col = 0; col < cols; ++col) {
-    LoadNumbers(Bytes(matrix, col * layout.ld, format), format, rows, column.data());
-    for (int64_t row = 0; row < rows; ++row) sums[columns_along_k ? row : col] += column[row];
-  }
-  StoreNumbers(sums.data(), problem.FormatOfD(), BiasLength(problem), problem.desc.bias);
-}
-
 }  // namespace tessera::cuda_emulation::cublaslt

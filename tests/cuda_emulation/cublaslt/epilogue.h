@@ -2,7 +2,6 @@
 #pragma once
 
 #include "tests/cuda_emulation/cublaslt/matmul_problem.h"
-#include "tests/cuda_emulation/cublaslt/matmul_rules.h"
 
 namespace tessera::cuda_emulation::cublaslt {
 
@@ -12,9 +11,5 @@ namespace tessera::cuda_emulation::cublaslt {
 // library computes it.
 void StoreWithEpilogue(const MatmulProblem& problem, float alpha, float beta, const float* product,
                        const void* c, void* d);
-
-// BGRADA: the sum of op(A) over k, m numbers; BGRADB: of op(B), n numbers. Neither alpha nor beta
-// applies.
-void StoreBiasGradient(const MatmulProblem& problem, const MatmulPointers& pointers);
 
 }  // namespace tessera::cuda_emulation::cublaslt

@@ -99,9 +99,6 @@ bool MatmulOperation::TryRun() {
     } else {
       Multiply(problem, a, b, 0, problem.k(), product.data());
     }
-    if (StoresBiasGradient(problem.desc.epilogue)) {
-      StoreBiasGradient(problem, call_.pointers);
-    }
     const void* const c = At(call_.pointers.c, format, batch * problem.c.batch_stride);
     const void* const d = At(call_.pointers.d, format, batch * problem.d.batch_stride);
     StoreWithEpilogue(problem, call_.alpha, call_.beta, product.data(), c, const_cast<void*>(d));

@@ -23,25 +23,12 @@ inline bool AddsBias(uint32_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
-inline bool StoresBiasGradient(uint32_t epilogue) {
-  return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
-}
-
-inline bool UsesBias(uint32_t epilogue) {
-  return AddsBias(epilogue) || StoresBiasGradient(epilogue);
-}
-
 inline bool StoresGeluInput(uint32_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
 inline bool UsesAux(uint32_t epilogue) {
   return StoresGeluInput(epilogue) || epilogue == CUBLASLT_EPILOGUE_DGELU;
-}
-
-// Elements of the vector at the bias pointer.
-inline int64_t BiasLength(const MatmulProblem& problem) {
-  return problem.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB ? problem.n() : problem.m();
 }
 
 // Elements from a matrix's first to its last, all batches.

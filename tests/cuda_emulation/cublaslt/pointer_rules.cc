@@ -61,10 +61,9 @@ std::vector<Region> Regions(const MatmulProblem& problem, const MatmulPointers& 
                                  RegionOf("B", pointers.b, problem.b, false),
                                  RegionOf("D", pointers.d, problem.d, true)};
   const int64_t d_bytes = SizeBytes(problem.FormatOfD());
-  if (UsesBias(desc.epilogue)) {
-    const int64_t bias_bytes = BiasLength(problem) * d_bytes;
-    regions.push_back(
-        {"bias", desc.bias, bias_bytes, bias_bytes, bias_bytes, StoresBiasGradient(desc.epilogue)});
+  if (AddsBias(desc.epilogue)) {
+    const int64_t bias_bytes = problem.m() * d_bytes;
+    regions.push_back({"bias", desc.bias, bias_bytes, bias_bytes, bias_bytes, false});
   }
   if (UsesAux(desc.epilogue)) {
     const int64_t span = ((problem.n() - 1) * desc.aux_ld + problem.m()) * d_bytes;

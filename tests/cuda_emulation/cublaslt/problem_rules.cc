@@ -124,13 +124,13 @@ std::optional<Refusal> CheckProblem(const MatmulProblem& problem) {
   if (auto refusal = CheckTypes(problem)) return refusal;
   if (auto refusal = CheckShapes(problem)) return refusal;
   if (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return std::nullopt;
-  if (!UsesBias(desc.epilogue) && !UsesAux(desc.epilogue)) {
+  if (!AddsBias(desc.epilogue) && !UsesAux(desc.epilogue)) {
     return Refusal{CUBLAS_STATUS_NOT_SUPPORTED, "epilogue " + std::to_string(desc.epilogue)};
   }
   if (problem.d.batch_count > 1) {
     return Refusal{CUBLAS_STATUS_NOT_SUPPORTED, "an epilogue on a batch of matrices"};
   }
-  if (UsesBias(desc.epilogue)) {
+  if (AddsBias(desc.epilogue)) {
     if (auto refusal = CheckBias(problem)) return refusal;
   }
   return UsesAux(desc.epilogue) ? CheckAux(problem) : std::nullopt;

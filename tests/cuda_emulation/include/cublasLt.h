@@ -31,16 +31,13 @@ enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
 
 // What becomes of the product. AUX also stores (GELU_AUX) or reads (DGELU) the input of the GELU, a
-// matrix of D's shape. BIAS adds a vector of m to every column. BGRADA sums op(A) over k into a
-// vector of m, BGRADB sums op(B) over k into a vector of n, both stored at the bias pointer.
+// matrix of D's shape. BIAS adds a vector of m to every column.
 enum cublasLtEpilogue_t {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
   CUBLASLT_EPILOGUE_BIAS = 4,
   CUBLASLT_EPILOGUE_GELU_AUX = 160,
   CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
   CUBLASLT_EPILOGUE_DGELU = 192,
-  CUBLASLT_EPILOGUE_BGRADA = 256,
-  CUBLASLT_EPILOGUE_BGRADB = 512,
 };
 
 // In brackets: the type of the value that SetAttribute copies.
