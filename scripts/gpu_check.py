@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -29,9 +30,10 @@ import gpu_machine
 import gpu_models
 import gpu_report
 
-EXIT_FAILED, EXIT_WRONG_INPUT, EXIT_NO_GPU = 1, 2, 77
+EXIT_FAILED, EXIT_NO_GPU, EXIT_INTERRUPTED = 1, 77, 130
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Seconds at most; the whole has --minutes.
+# Seconds at most. Together more than the whole's --minutes: no part takes all of its own as a rule,
+# and what the last ones find left is theirs.
 LIMITS = {"build": 240, "tests": 60, "golden": 90, "profile": 45, "models": 120, "torch": 200,
           "sanitizer": 60}
 TARGETS = ("tessera", "tessera-engine-cuda", "gpu_tests")
@@ -83,9 +85,11 @@ class Check:
             try:
                 code = process.wait(max(0, self.part_deadline - self.clock()))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
                 raise OutOfTime(f"{pathlib.Path(command[0]).name} was ended: {log_path}") from None
+            finally:  # whatever ends the wait, Ctrl-C too: nothing goes on that it has started
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         if code:
             print(f"  exit code {code}: {' '.join(str(part) for part in command)}\n"
                   f"{tail(log_path)}", flush=True)
@@ -121,6 +125,12 @@ class Check:
         self.save()
 
 
+def end_as_interrupted():
+    """Lets SIGTERM end the run as Ctrl-C does, so that what it has started ends too."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def tail(path, num_lines=25):
     lines = path.read_text(errors="replace").splitlines()[-num_lines:]
     return "\n".join(f"    {line}" for line in lines)
@@ -137,8 +147,13 @@ def unpacked(bundle, into):
     if bundle.is_dir():
         return bundle
     into.mkdir(parents=True, exist_ok=True)
-    shutil.unpack_archive(bundle, into)
-    return into / "gpu_bundle"
+    whole = into / "gpu_bundle"
+    # Under its name only when it is whole: a folder of that name is taken for the bundle.
+    with tempfile.TemporaryDirectory(dir=into, prefix="gpu_bundle.") as unfinished:
+        shutil.unpack_archive(bundle, unfinished)
+        shutil.rmtree(whole, ignore_errors=True)
+        os.rename(pathlib.Path(unfinished) / "gpu_bundle", whole)
+    return whole
 
 
 def build(check, card, nvcc, toolkit, bundle):
@@ -199,12 +214,16 @@ def profile(check):
 
 
 def rates_of(cluster):
-    """The three numbers of a measured cluster file that the table shows."""
+    """The numbers of a measured cluster file that the table shows."""
     number = lambda entry: entry["value"] if isinstance(entry, dict) else entry
     device = cluster["device"]
     bandwidth = number(device["memory_bandwidth_bytes_per_s"])
     table = number(device["memory_efficiency_by_bytes"])
-    return {"matmul_flops_per_s": number(device["peak_flops_per_s"]["bf16"]),
+    # The file's peak is the better of the two.
+    peak = number(device["peak_flops_per_s"]["bf16"])
+    best = lambda key: peak * max(share for _, share in number(device[key]))
+    return {"matmul_flops_per_s": best("matmul_efficiency_by_flops"),
+            "attention_flops_per_s": best("attention_efficiency_by_flops"),
             "copy_bytes_per_s": bandwidth * table[-1][1],
             "launch_overhead_s": number(device["launch_overhead_s"])}
 
@@ -305,7 +324,7 @@ def run_parts(check, card, nvcc):
 def parse_arguments(words):
     parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    default_out = os.path.join(os.environ.get("OUT") or "build", "gpu_check.json")
+    default_out = os.path.join(os.environ.get("OUT") or ROOT / "build", "gpu_check.json")
     parser.add_argument("--bundle", help="what scripts/gpu_bundle.sh made (default: build/gpu_bundle or "
                                          "build/gpu_bundle.tar.gz, where there is one)")
     parser.add_argument("--out", default=default_out, help="JSON of all numbers (default: %(default)s)")
@@ -323,6 +342,7 @@ def parse_arguments(words):
 
 def main(words):
     arguments = parse_arguments(words)
+    end_as_interrupted()
     card = gpu_machine.query_card()
     if card is None:
         return EXIT_NO_GPU
@@ -345,4 +365,7 @@ def main(words):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)

@@ -8,9 +8,8 @@
 # there too. Exit code 0: nothing failed; 1: something did; 77: there is no GPU here.
 # --help tells the parts and the options; scripts/gpu_report.py tells the JSON that --out writes.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 if ! command -v python3 >/dev/null; then
   echo "gpu_check: needs python3" >&2
   exit 1
 fi
-exec python3 -B scripts/gpu_check.py "$@"
+exec python3 -B "$(dirname "$0")/gpu_check.py" "$@"

@@ -9,7 +9,8 @@
              relative distance from the float64 reference over ten steps), tolerance, passed
   sanitizer  by tool: errors (null: it does not work here), note
   profile    the cluster file that `tessera profile --device cuda` wrote
-  rates      matmul_flops_per_s (best bf16 product), copy_bytes_per_s (best pass over large arrays,
+  rates      matmul_flops_per_s (best bf16 product), attention_flops_per_s (best bf16 attention, forward
+             and backward), copy_bytes_per_s (best pass over large arrays,
              bytes read and written), launch_overhead_s
   models     a list: name, layers, batch, sequence, precision, num_steps, flops_per_token (causal,
              no recomputation), tessera and torch, each of them null or: tokens_per_s, step_time_s
@@ -79,8 +80,9 @@ def table(result):
         lines.append(f"{card['name']}, sm_{card['architecture']}, {card['num_multiprocessors']} SMs, "
                      f"{card['memory_bytes'] * 2**-30:.1f} GiB")
     if rates is not None:
-        lines.append(f"bf16 products {_number(rates['matmul_flops_per_s'], 1e-12)} TFLOP/s, large "
-                     f"passes {_number(rates['copy_bytes_per_s'], 1e-12, 2)} TB/s, smallest operation "
+        lines.append(f"bf16 products {_number(rates['matmul_flops_per_s'], 1e-12)} TFLOP/s, attention "
+                     f"{_number(rates['attention_flops_per_s'], 1e-12)} TFLOP/s, large passes "
+                     f"{_number(rates['copy_bytes_per_s'], 1e-12, 2)} TB/s, smallest operation "
                      f"{_number(rates['launch_overhead_s'], 1e6)} us")
     for name, part in result["parts"].items():
         note = f": {part['note']}" if part.get("note") else ""

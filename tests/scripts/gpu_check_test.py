@@ -7,9 +7,12 @@ import json
 import math
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -39,6 +42,20 @@ class FolderTest(unittest.TestCase):
         check = gpu_check.Check(arguments, **({"clock": clock} if clock else {}))
         check.scratch = self.folder / "scratch"
         return check
+
+    def wait_for(self, condition, patience_s=60):
+        deadline = time.monotonic() + patience_s
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "waited in vain")
+            time.sleep(0.01)
+
+    @staticmethod
+    def has_ended(pid):
+        try:
+            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        return state == "Z"  # nobody has asked for its exit code yet
 
     def saved(self):
         return json.loads((self.folder / "result.json").read_text())
@@ -109,6 +126,23 @@ class PartsTest(FolderTest):
         with self.assertRaises(gpu_check.OutOfTime):
             check.run(["sleep", "60"], "sleep.log")
 
+    def test_an_interrupted_run_leaves_no_command_behind(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            pid_file = self.folder / f"pid{number}"
+            code = (f"import sys, pathlib; sys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
+                    "import gpu_check\n"
+                    "gpu_check.end_as_interrupted()\n"
+                    f"check = gpu_check.Check(gpu_check.parse_arguments(['--out', {str(self.folder)!r}]))\n"
+                    f"check.scratch = pathlib.Path({str(self.folder)!r})\n"
+                    f"check.run(['sh', '-c', 'sleep 60 & echo $! > {pid_file}.new; "
+                    f"mv {pid_file}.new {pid_file}; wait'], 'sh.log')\n")
+            with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as run:
+                self.wait_for(pid_file.exists)
+                sleeper = int(pid_file.read_text())
+                run.send_signal(number)
+                self.assertNotEqual(run.wait(60), 0)
+            self.wait_for(lambda: self.has_ended(sleeper))
+
     def test_a_command_tells_its_exit_code_and_its_output(self):
         check = self.make_check()
         output = self.folder / "said"
@@ -119,10 +153,38 @@ class PartsTest(FolderTest):
         self.assertEqual((check.scratch / "sh.log").read_text(), "err\n")
 
 
+class BundleTest(FolderTest):
+    def make_bundle(self, text):
+        self.make_file("packed/gpu_bundle/lib/some.a", text)
+        return shutil.make_archive(str(self.folder / "bundle"), "gztar", self.folder / "packed")
+
+    def test_a_bundle_is_there_whole_or_not_at_all(self):
+        archive = pathlib.Path(self.make_bundle("0" * 100_000))
+        into = self.folder / "build"
+        damaged = self.folder / "damaged.tar.gz"
+        damaged.write_bytes(archive.read_bytes()[:-20])
+        with self.assertRaises(Exception):
+            gpu_check.unpacked(damaged, into)
+        self.assertEqual(list(into.iterdir()), [])
+        self.assertEqual(gpu_check.unpacked(archive, into), into / "gpu_bundle")
+        self.assertEqual((into / "gpu_bundle/lib/some.a").read_text(), "0" * 100_000)
+
+    def test_an_archive_replaces_what_an_older_one_left(self):
+        into = self.folder / "build"
+        gpu_check.unpacked(self.make_bundle("old"), into)
+        gpu_check.unpacked(self.make_bundle("new"), into)
+        self.assertEqual((into / "gpu_bundle/lib/some.a").read_text(), "new")
+
+
 class CommandLineTest(FolderTest):
     def run_script(self, *words):
         return subprocess.run([ROOT / "scripts/gpu_check.sh", *words], capture_output=True, text=True,
-                              check=False, env=dict(os.environ, OUT=str(self.folder)))
+                              check=False, cwd=self.folder, env=dict(os.environ, OUT=str(self.folder)))
+
+    def test_paths_are_relative_to_the_folder_of_the_caller(self):
+        self.make_file("here.tar.gz")
+        self.assertNotEqual(self.run_script("--bundle", "here.tar.gz", "--minutes", "0.01").returncode, 2)
+        self.assertEqual(self.run_script("--bundle", "build/here.tar.gz").returncode, 2)
 
     def test_help_tells_the_parts(self):
         done = self.run_script("--help")
@@ -248,9 +310,11 @@ class ProfileTest(unittest.TestCase):
         device = {"peak_flops_per_s": {"bf16": measured(8e14), "fp32": measured(5e13)},
                   "memory_bandwidth_bytes_per_s": measured(6e12),
                   "memory_efficiency_by_bytes": measured([[1e4, 0.5], [1e9, 0.75]]),
+                  "matmul_efficiency_by_flops": measured([[1e9, 0.25], [1e12, 0.875], [1e13, 0.75]]),
+                  "attention_efficiency_by_flops": measured([[1e9, 0.5], [1e12, 1.0]]),
                   "launch_overhead_s": measured(2e-6)}
         self.assertEqual(gpu_check.rates_of({"device": device}),
-                         {"matmul_flops_per_s": 8e14, "copy_bytes_per_s": 4.5e12,
+                         {"matmul_flops_per_s": 7e14, "attention_flops_per_s": 8e14, "copy_bytes_per_s": 4.5e12,
                           "launch_overhead_s": 2e-6})
 
 
@@ -283,7 +347,8 @@ class TableTest(unittest.TestCase):
         result = gpu_report.new_result()
         result["card"] = {"name": "NVIDIA H200", "architecture": "90", "num_multiprocessors": 132,
                           "memory_bytes": 150 * 10**9, "count": 1}
-        result["rates"] = {"matmul_flops_per_s": 7.9e14, "copy_bytes_per_s": 4.3e12,
+        result["rates"] = {"matmul_flops_per_s": 7.9e14, "attention_flops_per_s": 6.5e14,
+                           "copy_bytes_per_s": 4.3e12,
                            "launch_overhead_s": 2e-6}
         result["parts"]["build"] = {"status": "passed", "seconds": 101.5, "note": None}
         result["golden"] = [{"case": "gpt2-tiny", "precision": "bf16", "layout": "tp2", "comm": "thread",
@@ -296,7 +361,7 @@ class TableTest(unittest.TestCase):
 
     def test_the_table_shows_card_parts_failures_and_both_programs(self):
         text = "\n".join(gpu_report.table(self.result()))
-        for words in ("NVIDIA H200, sm_90, 132 SMs", "790.0 TFLOP/s", "4.30 TB/s", "101.5 s",
+        for words in ("NVIDIA H200, sm_90, 132 SMs", "790.0 TFLOP/s", "650.0 TFLOP/s", "4.30 TB/s", "101.5 s",
                       "golden: 0 of 1", "gpt2-tiny bf16 tp2 thread: did not finish", "500,000",
                       "400,000", "52.0 %", "16.0 (16.0)", "1.25 x", "11.000 > 10.800"):
             self.assertIn(words, text)
