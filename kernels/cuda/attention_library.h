@@ -41,7 +41,8 @@ class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
   virtual std::string name() const = 0;
-  // Null where the library has no kernel for the shape. Takes up to some seconds: it may compile
+  // Null where the library has no kernel for the shape; throws base::SystemError for any other
+  // failure. Takes up to some seconds: it may compile
   // one. The graph must not outlive the library.
   virtual std::unique_ptr<AttentionGraph> Build(const AttentionShape& shape) = 0;
 };

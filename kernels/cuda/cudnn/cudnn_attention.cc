@@ -32,6 +32,33 @@ fe::DataType_t TypeOf(base::DType dtype) {
   return dtype == base::DType::kFloat16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
 }
 
+// No memory for a kernel is no reason to go on without it: the next step may have some, and would
+// then round otherwise.
+bool IsOutOfMemory(const std::string& message) {
+  return message.find("ALLOC") != std::string::npos;  // CUDNN_STATUS_..._ALLOCATION_FAILED
+}
+
+// Throws base::SystemError for a status that says more than that the library has no kernel for a
+// graph.
+void ThrowUnlessUnsupported(fe::error_t status, const char* call) {
+  const std::string message = status.get_message();
+  bool is_unsupported = false;
+  switch (status.get_code()) {
+    case fe::error_code_t::GRAPH_NOT_SUPPORTED:
+    case fe::error_code_t::HEURISTIC_QUERY_FAILED:
+    case fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED:
+      is_unsupported = !IsOutOfMemory(message);
+      break;
+    case fe::error_code_t::CUDNN_BACKEND_API_FAILED:
+      is_unsupported = message.find("NOT_SUPPORTED") != std::string::npos;
+      break;
+    default:
+      break;
+  }
+  if (is_unsupported) return;
+  throw base::SystemError(base::Concat("cuDNN attention: ", call, ": ", message));
+}
+
 // Describes a tensor of heads as our buffers hold them: [batch, num_heads, sequence, head_dim],
 // rows of all heads `row_stride` apart.
 template <typename Attributes>
@@ -151,8 +178,14 @@ class Cudnn final : public AttentionLibrary {
       AddForward(*graph, shape);
     }
     int64_t workspace_bytes = 0;
-    if (graph->build(handle_, {fe::HeurMode_t::A}).is_bad()) return nullptr;
-    if (graph->get_workspace_size(workspace_bytes).is_bad()) return nullptr;
+    if (auto status = graph->build(handle_, {fe::HeurMode_t::A}); status.is_bad()) {
+      ThrowUnlessUnsupported(status, "build");
+      return nullptr;
+    }
+    if (auto status = graph->get_workspace_size(workspace_bytes); status.is_bad()) {
+      throw base::SystemError(
+          base::Concat("cuDNN attention: get_workspace_size: ", status.get_message()));
+    }
     return std::make_unique<CudnnGraph>(std::move(graph), workspace_bytes, handle_);
   }
 
@@ -180,7 +213,12 @@ bool LoadLibraries() {
 std::unique_ptr<AttentionLibrary> MakeAttentionLibrary() {
   if (!LoadLibraries()) return nullptr;
   cudnnHandle_t handle = nullptr;
-  if (fe::detail::create_handle(&handle) != CUDNN_STATUS_SUCCESS) return nullptr;
+  // Without kernels for this GPU or driver there is no handle.
+  if (const auto status = fe::detail::create_handle(&handle); status != CUDNN_STATUS_SUCCESS) {
+    const std::string message = fe::detail::get_error_string(status);
+    if (!IsOutOfMemory(message)) return nullptr;
+    throw base::SystemError(base::Concat("cudnnCreate: ", message));
+  }
   return std::make_unique<Cudnn>(handle);
 }
 
