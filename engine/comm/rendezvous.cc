@@ -9,6 +9,7 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
+#include "engine/comm/attendance.h"
 #include "engine/comm/rendezvous_file.h"
 #include "engine/comm/tcp_socket.h"
 
@@ -17,13 +18,16 @@ namespace {
 
 // What either end says first; all hosts of a run store numbers alike.
 struct Hello {
-  char protocol[8] = {'t', 'e', 's', 's', 'e', 'r', 'a', '1'};
+  char protocol[8] = {'t', 'e', 's', 's', 'e', 'r', 'a', '2'};
   int32_t rank = 0;
   int32_t num_ranks = 0;
+  char host[64] = {};  // ends with a zero
 };
+// What follows a reply: rank 0's message, or why there is none.
+enum class Answer : int32_t { kMessage = 0, kNotOfThisRun = 1, kOthersMissing = 2 };
 struct Reply {
-  char protocol[8] = {'t', 'e', 's', 's', 'e', 'r', 'a', '1'};
-  int32_t refused = 0;  // 1: a reason follows instead of the message
+  char protocol[8] = {'t', 'e', 's', 's', 'e', 'r', 'a', '2'};
+  Answer answer = Answer::kMessage;
   int32_t num_bytes = 0;
 };
 
@@ -47,60 +51,68 @@ std::optional<Line> Receive(const Socket& connection, Deadline deadline) {
   return line;
 }
 
-std::string ReplyWith(bool refused, const std::string& message) {
-  const Reply reply = {.refused = refused ? 1 : 0,
-                       .num_bytes = static_cast<int32_t>(message.size())};
-  return BytesOf(reply) + message;
+std::string ReplyWith(Answer answer, const std::string& text) {
+  const Reply reply = {.answer = answer, .num_bytes = static_cast<int32_t>(text.size())};
+  return BytesOf(reply) + text;
 }
 
-std::string RanksOf(const std::vector<std::optional<Socket>>& connections) {
-  std::string missing;
-  for (size_t rank = 1; rank < connections.size(); ++rank) {
-    if (!connections[rank]) missing += base::Concat(missing.empty() ? "" : ", ", rank);
-  }
-  return missing;
+std::string HostOf(const Hello& hello) {
+  return {hello.host, strnlen(hello.host, sizeof(hello.host))};
 }
+
+using Connections = std::vector<std::optional<Socket>>;  // by rank
 
 // What is wrong with a rank that has come; "" for nothing.
-std::string ProblemOf(const std::vector<std::optional<Socket>>& connections, const Hello& hello) {
+std::string ProblemOf(const Attendance& attendance, const Hello& hello) {
   const int rank = hello.rank;
   const int num_ranks = hello.num_ranks;
-  const int expected = static_cast<int>(connections.size());
+  const int expected = attendance.num_ranks();
   if (num_ranks != expected) {
-    return base::Concat("rank ", rank, " thinks that there are ", num_ranks, " ranks, rank 0 that ",
-                        expected);
+    return base::Concat("rank ", rank, " on ", HostOf(hello), " thinks that there are ", num_ranks,
+                        " ranks, rank 0 that ", expected);
   }
   if (rank < 1 || rank >= expected) return base::Concat("there is no rank ", rank);
-  if (connections[static_cast<size_t>(rank)]) return base::Concat("rank ", rank, " has come twice");
+  if (attendance.has(rank)) {
+    return base::Concat("rank ", rank, " has come twice, the second time from ", HostOf(hello));
+  }
   return "";
+}
+
+// Tells the ranks that have come who has not.
+[[noreturn]] void GiveUp(const Attendance& attendance, const MeetingPlace& place,
+                         const Connections& connections) {
+  const std::string missing = attendance.WhoIsMissing();
+  for (const auto& connection : connections) {
+    if (!connection) continue;
+    (void)connection->SendAll(ReplyWith(Answer::kOthersMissing, missing), DeadlineAfter(1));
+  }
+  throw base::CommError(base::Concat("rank 0 waited at port ", place.port, " in vain: ", missing));
 }
 
 void Serve(const ProcessRank& process, const MeetingPlace& place, const std::string& message,
            Deadline deadline) {
   const Socket listener = Listen(place.port);
-  std::vector<std::optional<Socket>> connections(static_cast<size_t>(process.num_ranks));
+  Attendance attendance(process);
+  Connections connections(static_cast<size_t>(process.num_ranks));
   for (int num_missing = process.num_ranks - 1; num_missing > 0;) {
     std::optional<Socket> connection = Accept(listener, deadline);
-    if (!connection) {
-      throw base::CommError(base::Concat("rank 0 waited at port ", place.port, " for rank ",
-                                         RanksOf(connections), " in vain (started by ",
-                                         process.launcher, ')'));
-    }
+    if (!connection) GiveUp(attendance, place, connections);
     const Deadline hello_deadline = std::min(deadline, DeadlineAfter(kHelloTimeoutS));
     const auto hello = Receive<Hello>(*connection, hello_deadline);
     if (!hello) continue;
-    const std::string problem = ProblemOf(connections, *hello);
+    const std::string problem = ProblemOf(attendance, *hello);
     if (!problem.empty()) {
-      (void)connection->SendAll(ReplyWith(true, problem), deadline);
+      (void)connection->SendAll(ReplyWith(Answer::kNotOfThisRun, problem), deadline);
       throw base::ConfigError(
           base::Concat("the ranks that meet at port ", place.port, ": ", problem));
     }
+    attendance.Add(hello->rank, HostOf(*hello));
     connections[static_cast<size_t>(hello->rank)] = std::move(connection);
     --num_missing;
   }
   // Not before all are there: then either all go on or none.
   for (size_t rank = 1; rank < connections.size(); ++rank) {
-    if (connections[rank]->SendAll(ReplyWith(false, message), deadline)) continue;
+    if (connections[rank]->SendAll(ReplyWith(Answer::kMessage, message), deadline)) continue;
     throw base::CommError(base::Concat("rank 0: rank ", rank, " left port ", place.port,
                                        " before it had its message"));
   }
@@ -117,20 +129,28 @@ std::string Fetch(const ProcessRank& process, const MeetingPlace& place, Deadlin
     }
     std::this_thread::sleep_for(kRetryInterval);
   }
-  const Hello hello = {.rank = process.rank, .num_ranks = process.num_ranks};
+  Hello hello = {.rank = process.rank, .num_ranks = process.num_ranks};
+  OwnHostName().copy(hello.host, sizeof(hello.host) - 1);
   std::optional<Reply> reply;
-  std::string message;
-  const bool has_come =
+  std::string text;
+  const Deadline last = WithAnswerGrace(deadline);
+  const bool is_answered =
       connection->SendAll(BytesOf(hello), deadline) &&
-      (reply = Receive<Reply>(*connection, deadline)) &&
-      connection->ReceiveAll(static_cast<size_t>(reply->num_bytes), message, deadline);
-  if (!has_come) {
-    throw base::CommError(base::Concat(who, SecondsLeft(deadline) > 0
+      (reply = Receive<Reply>(*connection, last)) &&
+      connection->ReceiveAll(static_cast<size_t>(reply->num_bytes), text, last);
+  if (!is_answered) {
+    throw base::CommError(base::Concat(who, SecondsLeft(last) > 0
                                                 ? " has hung up; it tells why"
                                                 : " still waits for other ranks"));
   }
-  if (reply->refused != 0) throw base::ConfigError(base::Concat(who, " refuses: ", message));
-  return message;
+  switch (reply->answer) {
+    case Answer::kMessage:
+      return text;
+    case Answer::kOthersMissing:
+      throw base::CommError(base::Concat(who, " waited in vain: ", text));
+    default:
+      throw base::ConfigError(base::Concat(who, " refuses: ", text));
+  }
 }
 
 }  // namespace

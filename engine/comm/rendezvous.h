@@ -9,9 +9,9 @@
 namespace tessera::engine {
 
 // Returns rank 0's `message` on every rank. Collective over the processes, each of which calls it
-// once. Throws base::CommError after `timeout_s` seconds, naming the ranks that have not come (on
-// rank 0) or where rank 0 was looked for (elsewhere), and base::ConfigError for ranks that do not
-// belong to one run.
+// once. Throws base::CommError after `timeout_s` seconds, naming the ranks that have not come and
+// the hosts of those that have, or where rank 0 was looked for in vain, and base::ConfigError for
+// ranks that do not belong to one run.
 std::string ShareFromRankZero(const ProcessRank& process, const MeetingPlace& place,
                               const std::string& message, double timeout_s);
 

@@ -1,5 +1,6 @@
 #include "engine/comm/rendezvous_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cost_model/base/error.h"
+#include "engine/comm/attendance.h"
 
 namespace tessera::engine {
 namespace {
@@ -19,6 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kLookInterval{20};
+// The last character of an answer's first line: what follows.
+constexpr char kMessageFollows = '.';
+constexpr char kReasonFollows = '!';
 
 std::string FileOf(const std::string& file, int rank) { return base::Concat(file, '.', rank); }
 
@@ -51,11 +56,39 @@ std::string NewNumber() {
   return base::Concat(random(), '-', random());
 }
 
-// First line of the answer: the numbers of all ranks but the first.
-std::string FirstLine(const std::vector<std::string>& numbers) {
+// What a rank leaves: its number, then its host.
+struct Note {
+  std::string number;
+  std::string host;
+};
+
+std::optional<Note> ReadNote(const std::string& file, int rank) {
+  const std::optional<std::string> text = ReadWhole(FileOf(file, rank));
+  if (!text) return std::nullopt;
+  const size_t end = std::min(text->find(' '), text->size());
+  return Note{text->substr(0, end), end < text->size() ? text->substr(end + 1) : "?"};
+}
+
+// First line of an answer: the numbers of those whom it is for.
+std::string FirstLine(const std::vector<std::string>& numbers, char what_follows) {
   std::string line;
   for (const std::string& number : numbers) line += number + ' ';
-  return line + '\n';
+  return line + what_follows + '\n';
+}
+
+// Tells the ranks that have come who has not.
+[[noreturn]] void GiveUp(const ProcessRank& process, const std::string& file) {
+  Attendance attendance(process);
+  std::vector<std::string> numbers;
+  for (int rank = 1; rank < process.num_ranks; ++rank) {
+    const auto note = ReadNote(file, rank);
+    if (!note) continue;
+    attendance.Add(rank, note->host);
+    numbers.push_back(note->number);
+  }
+  const std::string missing = attendance.WhoIsMissing();
+  WriteWhole(file, FirstLine(numbers, kReasonFollows) + missing);
+  throw base::CommError(base::Concat("rank 0 waited at ", file, " in vain: ", missing));
 }
 
 void Remove(const std::string& path) {
@@ -68,22 +101,19 @@ void Answer(const ProcessRank& process, const std::string& file, const std::stri
   Remove(file);
   std::vector<std::string> numbers;
   for (int rank = 1; rank < process.num_ranks; ++rank) {
-    std::optional<std::string> number;
-    while (!(number = ReadWhole(FileOf(file, rank)))) {
-      if (SecondsLeft(deadline) <= 0) {
-        throw base::CommError(base::Concat("rank 0 waited for rank ", rank, " at ", file,
-                                           " in vain (started by ", process.launcher, ')'));
-      }
+    std::optional<Note> note;
+    while (!(note = ReadNote(file, rank))) {
+      if (SecondsLeft(deadline) <= 0) GiveUp(process, file);
       std::this_thread::sleep_for(kLookInterval);
     }
-    numbers.push_back(*number);
+    numbers.push_back(note->number);
   }
-  std::string answer = FirstLine(numbers) + message;
+  const std::string answer = FirstLine(numbers, kMessageFollows) + message;
   WriteWhole(file, answer);
   // A file of an earlier run may have been read for a rank that has come since: answer it anew.
   for (int rank = 1; rank < process.num_ranks;) {
-    const auto number = ReadWhole(FileOf(file, rank));
-    if (!number) {
+    const auto note = ReadNote(file, rank);
+    if (!note) {
       ++rank;  // it has removed it: it has read its answer
       continue;
     }
@@ -91,9 +121,9 @@ void Answer(const ProcessRank& process, const std::string& file, const std::stri
       throw base::CommError(
           base::Concat("rank 0: rank ", rank, " has not taken its message from ", file));
     }
-    if (*number != numbers[static_cast<size_t>(rank - 1)]) {
-      numbers[static_cast<size_t>(rank - 1)] = *number;
-      WriteWhole(file, FirstLine(numbers) + message);
+    if (note->number != numbers[static_cast<size_t>(rank - 1)]) {
+      numbers[static_cast<size_t>(rank - 1)] = note->number;
+      WriteWhole(file, FirstLine(numbers, kMessageFollows) + message);
     }
     std::this_thread::sleep_for(kLookInterval);
   }
@@ -103,19 +133,22 @@ void Answer(const ProcessRank& process, const std::string& file, const std::stri
 std::string Ask(const ProcessRank& process, const std::string& file, Deadline deadline) {
   const std::string own_file = FileOf(file, process.rank);
   const std::string number = NewNumber();
-  WriteWhole(own_file, number);
+  WriteWhole(own_file, number + ' ' + OwnHostName());
+  const Deadline last = WithAnswerGrace(deadline);
+  const std::string who = base::Concat("rank ", process.rank, " waited for rank 0 at ", file);
   while (true) {
     const std::string answer = ReadWhole(file).value_or("");
     const size_t end = answer.find('\n');
     if (end != std::string::npos &&
         (' ' + answer.substr(0, end)).find(' ' + number + ' ') != std::string::npos) {
       Remove(own_file);
-      return answer.substr(end + 1);
+      const std::string text = answer.substr(end + 1);
+      if (answer[end - 1] == kMessageFollows) return text;
+      throw base::CommError(base::Concat(who, ", which waited in vain: ", text));
     }
-    if (SecondsLeft(deadline) <= 0) {
+    if (SecondsLeft(last) <= 0) {
       Remove(own_file);
-      throw base::CommError(
-          base::Concat("rank ", process.rank, " waited for rank 0 at ", file, " in vain"));
+      throw base::CommError(base::Concat(who, " in vain"));
     }
     std::this_thread::sleep_for(kLookInterval);
   }

@@ -8,9 +8,9 @@
 
 namespace tessera::engine {
 
-// Each rank leaves a number of its own in FILE.RANK; rank 0 answers with all of them and its
-// message in FILE. So what an earlier run left behind is not taken for an answer. Rank 0 removes
-// what was written once all have read it.
+// Each rank leaves a number of its own and its host in FILE.RANK; rank 0 answers with all of them
+// and its message in FILE. So what an earlier run left behind is not taken for an answer. Rank 0
+// removes what was written once all have read it.
 std::string ShareByFile(const ProcessRank& process, const std::string& file,
                         const std::string& message, Deadline deadline);
 

@@ -1,6 +1,7 @@
 // Processes that meet for the first time; threads stand in for them, as nothing is shared.
 #include "engine/comm/rendezvous.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -12,10 +13,14 @@
 #include <vector>
 
 #include "cost_model/base/error.h"
+#include "engine/comm/attendance.h"
 #include "engine/comm/tcp_socket.h"
 
 namespace tessera::engine {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr double kTimeoutS = 30;
 constexpr double kShortTimeoutS = 0.3;
@@ -100,16 +105,31 @@ TEST(RendezvousTest, RankZeroMayComeLast) {
   EXPECT_EQ(got, "late");
 }
 
-TEST(RendezvousTest, ARankThatNeverComesIsNamed) {
-  const MeetingPlace place = FreePort();
-  auto results = Meet({Rank(0, 3), Rank(1, 3)}, place, kShortTimeoutS);
-  EXPECT_EQ(results[0], base::Concat("rank 0 waited at port ", place.port,
-                                     " for rank 2 in vain (started by a test)"));
-  EXPECT_NE(results[1].find("rank 1: rank 0 at localhost port"), std::string::npos) << results[1];
+TEST(RendezvousTest, RanksThatNeverComeAreNamedOnAllThatHave) {
   const RendezvousFile file;
-  results = Meet({Rank(0, 3), Rank(1, 3)}, file.place(), kShortTimeoutS);
-  EXPECT_NE(results[0].find("rank 0 waited for rank 2 at "), std::string::npos) << results[0];
-  EXPECT_NE(results[1].find("rank 1 waited for rank 0 at "), std::string::npos) << results[1];
+  const MeetingPlace port = FreePort();
+  const std::string missing = base::Concat("in vain: ranks 1, 4-6 of 7 did not come; on ",
+                                           OwnHostName(), " are ranks 0, 2, 3 (started by a test)");
+  for (const MeetingPlace& place : {port, file.place()}) {
+    const auto results = Meet({Rank(0, 7), Rank(2, 7), Rank(3, 7)}, place, kShortTimeoutS);
+    for (const std::string& result : results) EXPECT_THAT(result, HasSubstr(missing));
+    EXPECT_THAT(results[0], StartsWith("rank 0 waited at "));
+    EXPECT_THAT(results[1], StartsWith(place.file.empty() ? "rank 2: rank 0 at localhost port "
+                                                          : "rank 2 waited for rank 0 at "));
+  }
+}
+
+TEST(RendezvousTest, HostsAreNamedWithTheirRanks) {
+  Attendance attendance(Rank(0, 9));
+  attendance.Add(8, "node-b");
+  for (const int rank : {2, 3, 4, 6}) attendance.Add(rank, "node-a");
+  EXPECT_TRUE(attendance.has(8));
+  EXPECT_FALSE(attendance.has(7));
+  const std::string text = attendance.WhoIsMissing();
+  EXPECT_THAT(text, StartsWith("ranks 1, 5, 7 of 9 did not come; on "));
+  EXPECT_THAT(text, HasSubstr("on node-a"));
+  EXPECT_THAT(text, HasSubstr("ranks 2-4, 6"));
+  EXPECT_THAT(text, HasSubstr("on node-b rank 8"));
 }
 
 TEST(RendezvousTest, ARankZeroThatNeverComesIsNamed) {
@@ -122,7 +142,7 @@ TEST(RendezvousTest, ARankZeroThatNeverComesIsNamed) {
 TEST(RendezvousTest, RanksOfTwoRunsDoNotMix) {
   auto results = Meet({Rank(0, 2), Rank(1, 4)}, FreePort(), kTimeoutS);
   for (const std::string& result : results) {
-    EXPECT_NE(result.find("rank 1 thinks that there are 4 ranks, rank 0 that 2"), std::string::npos)
+    EXPECT_NE(result.find("thinks that there are 4 ranks, rank 0 that 2"), std::string::npos)
         << result;
   }
   results = Meet({Rank(0, 3), Rank(1, 3), Rank(1, 3)}, FreePort(), kTimeoutS);
