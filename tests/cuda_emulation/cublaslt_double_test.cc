@@ -160,7 +160,7 @@ TEST(CublasLtDoubleTest, OffersAlgorithmsThatAgreeWithinRoundingAndSpoilTheirWor
   const Matrix a(CUDA_R_32F, kM, kK, kM, 1), b(CUDA_R_32F, kK, kN, kK, 2);
   const Matrix d(CUDA_R_32F, kM, kN, kM, 3);
   Product product;
-  cublaslt::PreferAlgorithm(cublaslt::AlgorithmKind::kVector);
+  const Scope preferred = WithAlgorithm(cublaslt::AlgorithmKind::kVector);
   EXPECT_EQ(product.Heuristic(a, b, d, d).size(), 2u) << "without workspace";
   product.AllowWorkspace(1 << 20);
   const auto results = product.Heuristic(a, b, d, d);
@@ -189,11 +189,11 @@ TEST(CublasLtDoubleTest, OffersThePreferredAlgorithmFirst) {
   const Matrix d(CUDA_R_32F, kM, kN, kM, 3);
   Product product;
   product.AllowWorkspace(1 << 20);
-  cublaslt::PreferAlgorithm(cublaslt::AlgorithmKind::kVector);
-  EXPECT_EQ(product.Heuristic(a, b, d, d, 1)[0].workspaceSize, 0u);
-  cublaslt::PreferAlgorithm(cublaslt::AlgorithmKind::kSplitK);
-  EXPECT_GT(product.Heuristic(a, b, d, d, 1)[0].workspaceSize, 0u);
-  cublaslt::PreferAlgorithm(cublaslt::AlgorithmKind::kVector);
+  for (const auto kind : {cublaslt::AlgorithmKind::kVector, cublaslt::AlgorithmKind::kSplitK}) {
+    const Scope preferred = WithAlgorithm(kind);
+    EXPECT_EQ(product.Heuristic(a, b, d, d, 1)[0].workspaceSize > 0,
+              kind == cublaslt::AlgorithmKind::kSplitK);
+  }
 }
 
 TEST(CublasLtDoubleTest, RoundsOperandsToTf32WhereAsked) {
@@ -207,7 +207,7 @@ TEST(CublasLtDoubleTest, RoundsOperandsToTf32WhereAsked) {
 }
 
 TEST(CublasLtDoubleTest, ReadsItsOperandsWhenTheStreamRunsIt) {
-  const StreamOrderScope adversarial(StreamOrder::kAdversarial);
+  const Scope adversarial = WithStreamOrder(StreamOrder::kAdversarial);
   const Matrix a(CUDA_R_32F, 8, 8, 8, 1), b(CUDA_R_32F, 8, 8, 8, 2), d(CUDA_R_32F, 8, 8, 8, 3);
   float* pinned = nullptr;
   ASSERT_EQ(cudaMallocHost(&pinned, 64 * sizeof(float)), cudaSuccess);

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/cuda/cuda_backend.h"
-#include "tests/cuda_emulation/cublaslt/algorithm.h"
+#include "tests/cuda_emulation/scopes.h"
 #include "tests/cuda_emulation/typed_device.h"
 
 namespace tessera::kernels::cuda::testing {
@@ -88,7 +88,6 @@ class MatMulTest : public ::testing::TestWithParam<DType> {
   MatMulTest() : backend_({.device = 0}), workspace_(kWorkspaceBytes) {
     backend_.AttachWorkspace(workspace_.data(), kWorkspaceBytes);
   }
-  ~MatMulTest() override { cuda_emulation::cublaslt::PreferAlgorithm(AlgorithmKind::kVector); }
 
   void Expect(const Shape& shape, const Case& wanted) {
     SCOPED_TRACE(base::Concat("m ", shape.m, " n ", shape.n, " k ", shape.k, " gap ", shape.gap,
@@ -158,7 +157,7 @@ class MatMulTest : public ::testing::TestWithParam<DType> {
 TEST_P(MatMulTest, EveryLayoutAndShapeMatchesTheReferenceWithEveryAlgorithm) {
   for (const AlgorithmKind kind :
        {AlgorithmKind::kVector, AlgorithmKind::kSplitK, AlgorithmKind::kScalar}) {
-    cuda_emulation::cublaslt::PreferAlgorithm(kind);
+    const cuda_emulation::Scope preferred = cuda_emulation::WithAlgorithm(kind);
     backend_.AttachWorkspace(workspace_.data(), kWorkspaceBytes);  // forgets what it has chosen
     for (const Shape& shape : kShapes) {
       for (const MatMulLayout layout : kLayouts) {

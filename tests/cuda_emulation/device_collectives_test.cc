@@ -25,7 +25,7 @@ using Setting = std::tuple<CommKind, StreamOrder, int>;
 
 class DeviceCollectivesTest : public ::testing::TestWithParam<Setting> {
  protected:
-  DeviceCollectivesTest() : order_(std::get<1>(GetParam())) {}
+  DeviceCollectivesTest() : order_(WithStreamOrder(std::get<1>(GetParam()))) {}
 
   int num_ranks() const { return std::get<2>(GetParam()); }
   void Run(const std::function<void(RankDevice& device)>& body) const {
@@ -41,7 +41,7 @@ class DeviceCollectivesTest : public ::testing::TestWithParam<Setting> {
   }
 
  private:
-  const WithStreamOrder order_;
+  const Scope order_;
 };
 
 Bytes Slice(const Bytes& bytes, int64_t begin, int64_t size) {

@@ -7,8 +7,6 @@
 #include <thread>
 
 #include "tests/cuda_emulation/device_ranks.h"
-#include "tests/cuda_emulation/nccl/nccl_double.h"
-#include "tests/cuda_emulation/runtime/device.h"
 
 namespace tessera::engine::testing {
 namespace {
@@ -78,12 +76,11 @@ TEST(DeviceFailureTest, ATimeoutInASubgroupSpeaksOfRanksOfTheWorld) {
 }
 
 TEST(DeviceFailureTest, WhatNcclFindsEndsTheWaitAndIsTold) {
-  cuda_emulation::InjectNcclFailure(
+  const Scope injected = cuda_emulation::WithNcclFailure(
       {.communicator = "world", .rank = 1, .operation = 0, .async_error = ncclRemoteError});
   const std::string failure = DeviceFailureOf(
       2, CommKind::kNccl, kPatienceSeconds,
       [](RankDevice& device, Communicator&) { AllReduceOne(device, device.world()); });
-  cuda_emulation::ClearNcclFailures();
   EXPECT_THAT(failure, HasSubstr("all-reduce #0 of world"));
   EXPECT_THAT(failure, HasSubstr(ncclGetErrorString(ncclRemoteError)));
 }
@@ -144,7 +141,7 @@ TEST(DeviceFailureTest, ACallThatNcclRefusesIsNamed) {
 }
 
 TEST(DeviceFailureTest, RanksShareAGpuStagedButNotUnderNccl) {
-  cuda_emulation::SetDeviceCount(1);
+  const Scope one_device = cuda_emulation::WithDeviceCount(1);
   std::string problem;
   try {
     RunDeviceRanks(2, CommKind::kNccl, kPatienceSeconds, [](RankDevice&, Communicator&) {});
@@ -158,11 +155,10 @@ TEST(DeviceFailureTest, RanksShareAGpuStagedButNotUnderNccl) {
                 2, CommKind::kThread, kPatienceSeconds,
                 [](RankDevice& device, Communicator&) { AllReduceOne(device, device.world()); }),
             "no failure");
-  cuda_emulation::SetDeviceCount(0);
+  const Scope no_device = cuda_emulation::WithDeviceCount(0);
   EXPECT_THROW(
       RunDeviceRanks(1, CommKind::kThread, kPatienceSeconds, [](RankDevice&, Communicator&) {}),
       base::ConfigError);
-  cuda_emulation::SetDeviceCount(8);
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ class DeviceOverlapTest : public ::testing::TestWithParam<CommKind> {
            const std::function<void(kernels::Backend& backend, Communicator& world)>& body) const {
     for (uint64_t round = 0; round < 5; ++round) {
       // Seeds from 0 on, which is the order that finds most.
-      const WithStreamOrder order(round == 0 ? StreamOrder::kEager : StreamOrder::kAdversarial,
-                                  round == 0 ? 0 : round - 1);
+      const Scope order = WithStreamOrder(
+          round == 0 ? StreamOrder::kEager : StreamOrder::kAdversarial, round == 0 ? 0 : round - 1);
       RunDeviceRanks(num_ranks, GetParam(), kPatienceSeconds,
                      [&](RankDevice& device, Communicator&) {
                        kernels::Backend& backend = device.backend();

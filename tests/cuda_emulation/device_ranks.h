@@ -7,11 +7,13 @@
 #include "cost_model/base/error.h"
 #include "engine/comm/thread_world.h"
 #include "engine/device/rank_device.h"
-#include "tests/cuda_emulation/runtime/stream_queue.h"
+#include "tests/cuda_emulation/scopes.h"
 #include "tests/testing/typed_data.h"
 
 namespace tessera::engine::testing {
 
+using cuda_emulation::Scope;
+using cuda_emulation::WithStreamOrder;
 using tessera::testing::Bytes;
 
 inline constexpr double kPatienceSeconds = 60;
@@ -65,17 +67,6 @@ class OnDevice {
   kernels::Backend& backend_;
   size_t size_;
   void* memory_;
-};
-
-// Sets an order of streams for as long as it lives.
-class WithStreamOrder {
- public:
-  explicit WithStreamOrder(cuda_emulation::StreamOrder order, uint64_t seed = 0) {
-    cuda_emulation::SetStreamOrder(order, seed);
-  }
-  ~WithStreamOrder() { cuda_emulation::SetStreamOrder(cuda_emulation::StreamOrder::kEager); }
-  WithStreamOrder(const WithStreamOrder&) = delete;
-  WithStreamOrder& operator=(const WithStreamOrder&) = delete;
 };
 
 }  // namespace tessera::engine::testing

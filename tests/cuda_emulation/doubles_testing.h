@@ -1,4 +1,4 @@
-// Rank threads, stream orders and numbers for the tests of the library doubles.
+// Rank threads and numbers for the tests of the library doubles.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,23 +12,11 @@
 
 #include "tests/cuda_emulation/emulation_testing.h"
 #include "tests/cuda_emulation/number_formats.h"
-#include "tests/cuda_emulation/runtime/stream_queue.h"
+#include "tests/cuda_emulation/scopes.h"
 
 namespace tessera::cuda_emulation::testing {
 
 inline void Synchronize(const TestStream& stream) { Expect(cudaStreamSynchronize(stream)); }
-
-// Back to the order and the patience of the start when a test ends.
-class StreamOrderScope {
- public:
-  explicit StreamOrderScope(StreamOrder order, uint64_t seed = 0) { SetStreamOrder(order, seed); }
-  ~StreamOrderScope() { SetStreamOrder(StreamOrder::kEager); }
-};
-class WaitTimeoutScope {
- public:
-  explicit WaitTimeoutScope(double timeout_s) { SetWaitTimeout(timeout_s); }
-  ~WaitTimeoutScope() { SetWaitTimeout(60); }
-};
 
 // Runs `body` on a thread a rank; rethrows the exception of the lowest rank that threw.
 inline void RunRanks(int num_ranks, const std::function<void(int)>& body) {

@@ -8,8 +8,7 @@
 #include <limits>
 
 #include "tests/cuda_emulation/execution/settings.h"
-#include "tests/cuda_emulation/runtime/device.h"
-#include "tests/cuda_emulation/runtime/stream_queue.h"
+#include "tests/cuda_emulation/scopes.h"
 
 namespace tessera::testing {
 namespace {
@@ -41,16 +40,7 @@ engine::TrainOptions CudaOptions(const GoldenCase& golden, const spec::ParallelS
   return options;
 }
 
-class EmulatedTrainingTest : public ::testing::TestWithParam<GoldenCase> {
- protected:
-  void TearDown() override {
-    cuda_emulation::SetStreamOrder(StreamOrder::kEager);
-    cuda_emulation::SetDeviceCount(num_devices_);
-  }
-
- private:
-  const int num_devices_ = cuda_emulation::GetDeviceCount();
-};
+class EmulatedTrainingTest : public ::testing::TestWithParam<GoldenCase> {};
 
 TEST_P(EmulatedTrainingTest, TrainsInFp32AsTheReference) {
   for (const spec::ParallelSpec& parallel : Layouts()) {
@@ -70,7 +60,7 @@ TEST_P(EmulatedTrainingTest, TrainsInBf16NearTheReference) {
 }
 
 TEST_P(EmulatedTrainingTest, RanksThatShareADeviceTrainAsTheReference) {
-  cuda_emulation::SetDeviceCount(1);
+  const cuda_emulation::Scope one_device = cuda_emulation::WithDeviceCount(1);
   EXPECT_TRUE(
       TrainAndCompare(GetParam(), CudaOptions(GetParam(), Layouts().back(), spec::Precision::kFp32,
                                               engine::CommKind::kThread)));
@@ -94,10 +84,9 @@ TEST_P(EmulatedTrainingTest, TheOrderOfStreamsChangesNoBit) {
   }
   const engine::TrainOptions options =
       CudaOptions(GetParam(), Layouts().back(), spec::Precision::kBf16, engine::CommKind::kNccl);
-  cuda_emulation::SetStreamOrder(StreamOrder::kEager);
   const std::vector<double> eager = Curve(options);
   for (const uint64_t seed : {0, 1}) {
-    cuda_emulation::SetStreamOrder(StreamOrder::kAdversarial, seed);
+    const auto order = cuda_emulation::WithStreamOrder(StreamOrder::kAdversarial, seed);
     EXPECT_EQ(Curve(options), eager) << "seed " << seed;
   }
 }

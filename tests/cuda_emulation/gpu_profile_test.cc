@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "cost_model/spec/spec_json.h"
-#include "tests/cuda_emulation/runtime/device.h"
+#include "tests/cuda_emulation/scopes.h"
 
 namespace tessera::engine {
 namespace {
@@ -53,15 +53,13 @@ TEST(GpuProfileTest, OneGpuIsLinkedThroughTheHostAndSeveralByNccl) {
 }
 
 TEST(GpuProfileTest, EverySizeIsMeasuredAndTheFileIsRead) {
-  const int num_devices = cuda_emulation::GetDeviceCount();
-  cuda_emulation::SetDeviceCount(2);
+  const cuda_emulation::Scope devices = cuda_emulation::WithDeviceCount(2);
   const GpuProbe probe = ProbeGpus({.kernels = {.matmul = {16, 48},
                                                 .attention = {16, 32},
                                                 .pass = {4096, 16384},
                                                 .num_repetitions = 1,
                                                 .num_small_operations = 3},
                                     .num_link_elements = 1000});
-  cuda_emulation::SetDeviceCount(num_devices);
   EXPECT_EQ(probe.info.num_devices, 2);
   EXPECT_EQ(probe.link.num_ranks, 2);
   EXPECT_GT(probe.info.memory_bytes, probe.info.used_bytes);

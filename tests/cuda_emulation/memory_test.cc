@@ -6,6 +6,7 @@
 
 #include "tests/cuda_emulation/emulation_testing.h"
 #include "tests/cuda_emulation/runtime/device_memory.h"
+#include "tests/cuda_emulation/scopes.h"
 
 namespace tessera::cuda_emulation {
 namespace {
@@ -75,7 +76,7 @@ TEST(DeviceMemoryTest, FreedMemoryIsFoundWhenItIsUsed) {
 }
 
 TEST(DeviceMemoryTest, AnAllocationBeyondTheLimitIsRefused) {
-  SetDeviceMemoryLimit(10000);
+  const Scope limit = WithDeviceMemoryLimit(10000);
   void* first = nullptr;
   void* second = nullptr;
   size_t free_bytes = 0;
@@ -89,7 +90,6 @@ TEST(DeviceMemoryTest, AnAllocationBeyondTheLimitIsRefused) {
   Expect(cudaFree(first));
   EXPECT_EQ(cudaMalloc(&second, 6000), cudaSuccess);
   Expect(cudaFree(second));
-  SetDeviceMemoryLimit(int64_t{2} << 30);
   EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
 }
 
@@ -136,8 +136,8 @@ TEST(DeviceTest, OnlyDevicesThatExistCanBeChosen) {
 TEST(DeviceTest, ThereAreAsManyDevicesAndMultiprocessorsAsToldTo) {
   int count = 0;
   cudaDeviceProp properties;
-  SetDeviceCount(2);
-  SetNumMultiprocessors(7);
+  const Scope count_scope = WithDeviceCount(2);
+  const Scope size_scope = WithMultiprocessors(7);
   EXPECT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
   EXPECT_EQ(count, 2);
   EXPECT_EQ(cudaGetDeviceProperties(&properties, 2), cudaErrorInvalidDevice);
@@ -145,8 +145,6 @@ TEST(DeviceTest, ThereAreAsManyDevicesAndMultiprocessorsAsToldTo) {
   EXPECT_EQ(properties.multiProcessorCount, 7);
   SetDeviceCount(0);
   EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
-  SetDeviceCount(8);
-  SetNumMultiprocessors(4);
   cudaGetLastError();
 }
 

@@ -44,7 +44,7 @@ double HalfUnit(NumberFormat format) {
 }
 
 TEST(NcclCollectivesTest, SumsInEveryFormatInPlaceAndOut) {
-  SetNcclReduction(NcclReduction::kAscending);  // rounds once
+  const Scope rounds_once = WithNcclReduction(NcclReduction::kAscending);
   for (const NumberFormat format : kFormats) {
     const std::vector<double> expected = Sum(kRanks, kCount, format);
     RunCommunicator(kRanks, [&](Rank& rank) {
@@ -71,7 +71,7 @@ TEST(NcclCollectivesTest, AddsInAscendingRankOrderAndRoundsOnce) {
   // In bf16, 256 + 1 + 1 is 258 when added in fp32, 256 when each step is rounded to bf16.
   const float values[kRanks] = {256, 1, 1};
   for (const NcclReduction reduction : {NcclReduction::kAscending, NcclReduction::kRing}) {
-    SetNcclReduction(reduction);
+    const Scope scope = WithNcclReduction(reduction);
     RunCommunicator(kRanks, [&](Rank& rank) {
       const DeviceArray memory(std::vector<uint16_t>(kRanks, ToBFloat16(values[rank.rank()])));
       ASSERT_EQ(ncclAllReduce(memory.data(), memory.data(), kRanks, ncclBfloat16, ncclSum,
@@ -88,7 +88,6 @@ TEST(NcclCollectivesTest, AddsInAscendingRankOrderAndRoundsOnce) {
       }
     });
   }
-  SetNcclReduction(NcclReduction::kAscending);
 }
 
 TEST(NcclCollectivesTest, TakesMaximumMinimumAndProductOfIntegers) {
@@ -176,7 +175,7 @@ TEST(NcclCollectivesTest, SplitsByColorAndOrdersByKey) {
 TEST(NcclCollectivesTest, TwoCommunicatorsOnTwoStreamsGoOnBySides) {
   // Rank 0 issues on A then B, rank 1 on B then A: each on streams of their own.
   for (const StreamOrder order : {StreamOrder::kEager, StreamOrder::kAdversarial}) {
-    const StreamOrderScope scope(order);
+    const Scope scope = WithStreamOrder(order);
     RunCommunicator(2, [](Rank& rank) {
       ncclComm_t other = nullptr;
       ASSERT_EQ(ncclCommSplit(rank.comm(), 0, rank.rank(), &other, nullptr), ncclSuccess);
@@ -201,7 +200,7 @@ TEST(NcclCollectivesTest, TwoCommunicatorsOnTwoStreamsGoOnBySides) {
 }
 
 TEST(NcclCollectivesTest, ReadsBuffersWhenTheStreamReachesIt) {
-  const StreamOrderScope adversarial(StreamOrder::kAdversarial);
+  const Scope adversarial = WithStreamOrder(StreamOrder::kAdversarial);
   RunCommunicator(2, [](Rank& rank) {
     const DeviceArray memory(std::vector<float>(8, 1));
     ASSERT_EQ(cudaMemsetAsync(memory.data(), 0, 8 * sizeof(float), rank.stream()), cudaSuccess);

@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
+#include "tests/cuda_emulation/nccl/communicator.h"
 #include "tests/cuda_emulation/nccl_ranks.h"
 #include "tests/cuda_emulation/runtime/fault.h"
 
@@ -119,45 +120,50 @@ TEST(NcclFaultsTest, FindsAMessageOfAnotherSize) {
 }
 
 TEST(NcclFaultsTest, NamesTheRankThatDoesNotCome) {
-  const WaitTimeoutScope patience(0.3);
-  RunCommunicator(3, [](Rank& rank) {
+  const Scope patience = WithWaitTimeout(0.3);
+  std::atomic<int> num_told = 0;
+  RunCommunicator(3, [&](Rank& rank) {
     const DeviceArray<float> memory(std::vector<float>(8, 1));
-    if (rank.rank() == 1) {  // stays away, but stays alive
-      std::this_thread::sleep_for(std::chrono::milliseconds(900));
-      return;
+    if (rank.rank() != 1) {
+      EXPECT_EQ(AllReduce(rank, memory, 8), ncclSuccess);
+      EXPECT_THAT(FaultOf(rank), AllOf(HasSubstr("communicator 'world'"),
+                                       HasSubstr("ncclAllReduce"), HasSubstr("waits for rank 1")));
+      ++num_told;
     }
-    ASSERT_EQ(AllReduce(rank, memory, 8), ncclSuccess);
-    EXPECT_THAT(FaultOf(rank), AllOf(HasSubstr("communicator 'world'"), HasSubstr("ncclAllReduce"),
-                                     HasSubstr("waits for rank 1")));
+    while (num_told < 2) std::this_thread::yield();  // rank 1 stays away, but alive
   });
 }
 
 TEST(NcclFaultsTest, FindsAnExchangeThatIsNotGrouped) {
-  const WaitTimeoutScope patience(0.3);
-  RunCommunicator(2, [](Rank& rank) {
+  const Scope patience = WithWaitTimeout(0.3);
+  std::atomic<int> num_told = 0;
+  RunCommunicator(2, [&](Rank& rank) {
     const int peer = 1 - rank.rank();
     const DeviceArray<float> send(std::vector<float>(8, 1)), receive(8);
-    ASSERT_EQ(ncclSend(send.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream()), ncclSuccess);
-    ASSERT_EQ(ncclRecv(receive.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream()),
+    EXPECT_EQ(ncclSend(send.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream()), ncclSuccess);
+    EXPECT_EQ(ncclRecv(receive.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream()),
               ncclSuccess);
     EXPECT_THAT(FaultOf(rank),
                 AllOf(HasSubstr("ncclSend of 8 fp32 to rank " + std::to_string(peer)),
                       HasSubstr("waits for rank " + std::to_string(peer))));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the peer finds it on its own
+    ++num_told;
+    while (num_told < 2) std::this_thread::yield();  // the peer finds it on its own
   });
 }
 
 TEST(NcclFaultsTest, FindsAnExchangeOnTwoStreamsThatIsNotGrouped) {
   // NCCL launches the work of one communicator in its order of issue, whatever the streams.
-  const WaitTimeoutScope patience(0.3);
-  RunCommunicator(2, [](Rank& rank) {
+  const Scope patience = WithWaitTimeout(0.3);
+  std::atomic<int> num_told = 0;
+  RunCommunicator(2, [&](Rank& rank) {
     const int peer = 1 - rank.rank();
     const TestStream other;
     const DeviceArray<float> send(std::vector<float>(8, 1)), receive(8);
     ncclSend(send.data(), 8, ncclFloat32, peer, rank.comm(), rank.stream());
     ncclRecv(receive.data(), 8, ncclFloat32, peer, rank.comm(), other);
     EXPECT_THAT(FaultOf(rank), HasSubstr("ncclSend of 8 fp32"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ++num_told;
+    while (num_told < 2) std::this_thread::yield();
   });
 }
 
@@ -216,7 +222,7 @@ TEST(NcclFaultsTest, FindsBuffersOfOneGroupThatOverlap) {
 }
 
 TEST(NcclFaultsTest, FindsABufferThatIsFreedTooEarly) {
-  const StreamOrderScope adversarial(StreamOrder::kAdversarial);
+  const Scope adversarial = WithStreamOrder(StreamOrder::kAdversarial);
   RunCommunicator(1, [](Rank& rank) {
     void* memory = nullptr;
     ASSERT_EQ(cudaMalloc(&memory, 64), cudaSuccess);
@@ -253,7 +259,7 @@ TEST(NcclFaultsTest, RefusesTwoRanksOnOneDevice) {
 }
 
 TEST(NcclFaultsTest, LetsRanksShareADeviceWhereATestAllowsIt) {
-  SetNcclSharedDevices(true);
+  const Scope shared = WithNcclSharedDevices();
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   RunRanks(2, [&](int number) {
@@ -263,11 +269,10 @@ TEST(NcclFaultsTest, LetsRanksShareADeviceWhereATestAllowsIt) {
     Synchronize(rank.stream());
     EXPECT_EQ(memory.Get(), std::vector<float>(8, 2));
   });
-  SetNcclSharedDevices(false);
 }
 
 TEST(NcclFaultsTest, NamesTheRanksThatAreMissingAtTheStart) {
-  SetNcclTimeout(0.2);
+  const Scope impatience = WithNcclTimeout(0.2);
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   ncclComm_t comm = nullptr;
@@ -279,7 +284,6 @@ TEST(NcclFaultsTest, NamesTheRanksThatAreMissingAtTheStart) {
     EXPECT_EQ(ncclCommSplit(rank.comm(), 0, 0, &part, nullptr), ncclSystemError);
     EXPECT_THAT(rank.LastError(), HasSubstr("only 1 of 2 ranks called it in time: 0"));
   });
-  SetNcclTimeout(60);
 }
 
 TEST(NcclFaultsTest, AbortLetsPendingOperationsGo) {
@@ -299,8 +303,12 @@ TEST(NcclFaultsTest, AbortLetsPendingOperationsGo) {
 TEST(NcclFaultsTest, AbortEndsASplitThatWaits) {
   RunCommunicator(2, [](Rank& rank) {
     if (rank.rank() == 1) return;
-    std::thread watchdog([comm = rank.comm()] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the split waits by then
+    std::thread watchdog([comm = rank.comm(), state = nccl::RankOf(rank.comm())] {
+      const auto is_waiting = [&] {
+        const std::lock_guard lock(state->clique->mutex());
+        return state->num_splits > 0;
+      };
+      while (!is_waiting()) std::this_thread::yield();
       EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
     });
     ncclComm_t part = nullptr;
@@ -311,7 +319,7 @@ TEST(NcclFaultsTest, AbortEndsASplitThatWaits) {
 }
 
 TEST(NcclFaultsTest, ReportsInjectedErrorsFromTheirOperationOn) {
-  InjectNcclFailure(
+  const Scope failure = WithNcclFailure(
       {.communicator = "world", .rank = 1, .operation = 1, .async_error = ncclRemoteError});
   RunCommunicator(2, [](Rank& rank) {
     const DeviceArray<float> memory(std::vector<float>(8, 1));
@@ -327,7 +335,6 @@ TEST(NcclFaultsTest, ReportsInjectedErrorsFromTheirOperationOn) {
     EXPECT_EQ(ncclCommAbort(rank.ReleaseComm()), ncclSuccess);
     Synchronize(rank.stream());
   });
-  ClearNcclFailures();
 }
 
 TEST(NcclFaultsTest, RefusesWhatIsNoCommunicator) {

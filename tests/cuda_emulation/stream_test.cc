@@ -9,19 +9,13 @@
 
 #include "tests/cuda_emulation/emulation_testing.h"
 #include "tests/cuda_emulation/runtime/stream_queue.h"
+#include "tests/cuda_emulation/scopes.h"
 
 namespace tessera::cuda_emulation {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-// Sets an order of the streams, and goes back to the eager one.
-class ScopedStreamOrder {
- public:
-  ScopedStreamOrder(StreamOrder order, uint64_t seed) { SetStreamOrder(order, seed); }
-  ~ScopedStreamOrder() { SetStreamOrder(StreamOrder::kEager); }
-};
 
 struct OrderCase {
   StreamOrder order;
@@ -65,7 +59,7 @@ int Exchange(bool with_first_event, bool with_second_event) {
 
 TEST(StreamTest, EventsOrderStreamsInEveryOrder) {
   for (const OrderCase& order : kAllStreamOrders) {
-    const ScopedStreamOrder scoped(order.order, order.seed);
+    const Scope scoped = WithStreamOrder(order.order, order.seed);
     EXPECT_EQ(Exchange(true, true), 5) << order.seed;
   }
 }
@@ -74,7 +68,7 @@ TEST(StreamTest, TheAdversarialOrdersFindAMissingEventWait) {
   bool found_early_read = false;
   bool found_early_write = false;
   for (const OrderCase& order : kAllStreamOrders) {
-    const ScopedStreamOrder scoped(order.order, order.seed);
+    const Scope scoped = WithStreamOrder(order.order, order.seed);
     const int without_first = Exchange(false, true);
     const int without_second = Exchange(true, false);
     if (order.order == StreamOrder::kEager) {
@@ -89,13 +83,13 @@ TEST(StreamTest, TheAdversarialOrdersFindAMissingEventWait) {
 }
 
 TEST(StreamTest, EachKindOfMissingWaitIsFoundByOneSeedAlone) {
-  const ScopedStreamOrder scoped(StreamOrder::kAdversarial, 0);
+  const Scope scoped = WithStreamOrder(StreamOrder::kAdversarial, 0);
   EXPECT_NE(Exchange(false, true), 5);
   EXPECT_NE(Exchange(true, false), 5);
 }
 
 TEST(StreamTest, AnAsynchronousCopyReadsPinnedMemoryWhenItRuns) {
-  const ScopedStreamOrder scoped(StreamOrder::kAdversarial, 0);
+  const Scope scoped = WithStreamOrder(StreamOrder::kAdversarial, 0);
   const TestStream stream;
   const DeviceArray<int> device(1);
   int* pinned = nullptr;
@@ -115,7 +109,7 @@ TEST(StreamTest, AnAsynchronousCopyReadsPinnedMemoryWhenItRuns) {
 }
 
 TEST(StreamTest, PageableMemoryIsReadAtTheCallAndWrittenBeforeItReturns) {
-  const ScopedStreamOrder scoped(StreamOrder::kAdversarial, 0);
+  const Scope scoped = WithStreamOrder(StreamOrder::kAdversarial, 0);
   const TestStream stream;
   const DeviceArray<int> device(1);
   int host = 1;
@@ -127,7 +121,7 @@ TEST(StreamTest, PageableMemoryIsReadAtTheCallAndWrittenBeforeItReturns) {
 }
 
 TEST(StreamTest, QueriesTellWhetherWorkIsLeftAndLetItGoOn) {
-  const ScopedStreamOrder scoped(StreamOrder::kAdversarial, 0);
+  const Scope scoped = WithStreamOrder(StreamOrder::kAdversarial, 0);
   const TestStream stream;
   const TestEvent event;
   const DeviceArray<int> array(8);
@@ -159,7 +153,7 @@ TEST(StreamTest, ElapsedTimeIsThatBetweenTheEvents) {
 }
 
 TEST(StreamTest, TheDefaultStreamWaitsForBlockingStreamsOnly) {
-  const ScopedStreamOrder scoped(StreamOrder::kAdversarial, 0);
+  const Scope scoped = WithStreamOrder(StreamOrder::kAdversarial, 0);
   cudaStream_t blocking = nullptr;
   Expect(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
   const DeviceArray<int> array(std::vector<int>(1, 0));
@@ -187,7 +181,7 @@ class WaitForFlag final : public StreamOperation {
 
 TEST(StreamTest, AWaitingThreadGoesOnWhenAnotherMakesItsWorkReady) {
   for (const OrderCase& order : kAllStreamOrders) {
-    const ScopedStreamOrder scoped(order.order, order.seed);
+    const Scope scoped = WithStreamOrder(order.order, order.seed);
     auto flag = std::make_shared<std::atomic<bool>>(false);
     const TestStream stream;
     const DeviceArray<int> array(std::vector<int>(1, 0));
@@ -220,7 +214,7 @@ class SetFlag final : public StreamOperation {
 };
 
 TEST(StreamTest, ADeviceGoesOnWhileItsHostThreadIsElsewhere) {
-  const ScopedStreamOrder scoped(StreamOrder::kAdversarial, 0);
+  const Scope scoped = WithStreamOrder(StreamOrder::kAdversarial, 0);
   auto flag = std::make_shared<std::atomic<bool>>(false);
   const TestStream stream;
   Expect(Enqueue(stream, std::make_unique<WaitForFlag>(flag)));
@@ -239,7 +233,7 @@ TEST(StreamTest, ADeviceGoesOnWhileItsHostThreadIsElsewhere) {
 }
 
 TEST(StreamTest, AWaitForWhatNeverComesNamesTheHeadOfTheStream) {
-  SetWaitTimeout(0.05);
+  const Scope patience = WithWaitTimeout(0.05);
   {
     const TestStream stream;
     const TestStream other;
@@ -258,7 +252,6 @@ TEST(StreamTest, AWaitForWhatNeverComesNamesTheHeadOfTheStream) {
                                HasSubstr("an operation that waits for a flag, 1 more behind it"),
                                HasSubstr("cudaStreamWaitEvent")));
   }
-  SetWaitTimeout(60);
   ResetDevices();
   cudaGetLastError();
 }

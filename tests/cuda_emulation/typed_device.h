@@ -237,11 +237,14 @@ inline void ExpectClose(const Doubles& found, const Doubles& expected, double to
 template <typename Run>
 std::vector<Doubles> InAllOrders(const Run& run) {
   using cuda_emulation::ThreadOrder;
-  const auto before = cuda_emulation::GetExecutionSettings();
+  const struct Restoring {
+    ~Restoring() { cuda_emulation::SetExecutionSettings(before); }
+    const cuda_emulation::ExecutionSettings before = cuda_emulation::GetExecutionSettings();
+  } restoring;
   std::vector<Doubles> first;
   for (const ThreadOrder order :
        {ThreadOrder::kForward, ThreadOrder::kReverse, ThreadOrder::kRandom}) {
-    auto settings = before;
+    auto settings = restoring.before;
     settings.order = order;
     cuda_emulation::SetExecutionSettings(settings);
     std::vector<Doubles> found = run();
@@ -254,7 +257,6 @@ std::vector<Doubles> InAllOrders(const Run& run) {
       EXPECT_TRUE(is_same) << "array " << i << " in order " << static_cast<int>(order);
     }
   }
-  cuda_emulation::SetExecutionSettings(before);
   return first;
 }
 

@@ -22,8 +22,6 @@ const std::string& LastRefusal() { return last_refusal; }
 }  // namespace tessera::cuda_emulation::cublaslt
 
 // The version whose header the double follows.
-size_t cublasLtGetVersion() { return 130100; }
-
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_SUCCESS:

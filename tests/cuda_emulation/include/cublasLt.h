@@ -89,7 +89,6 @@ struct cublasLtMatmulHeuristicResult_t {
 
 const char* cublasLtGetStatusName(cublasStatus_t status);
 const char* cublasLtGetStatusString(cublasStatus_t status);
-size_t cublasLtGetVersion();
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);

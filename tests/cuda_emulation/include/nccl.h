@@ -94,7 +94,6 @@ enum ncclDataType_t {
 const char* ncclGetErrorString(ncclResult_t result);
 // What went wrong last in this communicator; with null, in the calling thread.
 const char* ncclGetLastError(ncclComm_t comm);
-ncclResult_t ncclGetVersion(int* version);
 
 // Creation is collective: it returns once all `num_ranks` threads are there with the same id.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
