@@ -1,7 +1,6 @@
 // Stacks to switch between: every CUDA thread that has to wait keeps one.
 #pragma once
 
-#include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
 
 #include "tests/cuda_emulation/execution/sanitizer.h"
