@@ -29,12 +29,18 @@ struct Flags {
   bool quiet = false;
 };
 
-void PrintTable(const spec::ClusterSpec& cluster, std::ostream& out) {
-  const spec::DeviceSpec& device = cluster.device;
-  const auto row = [&](const char* name, double value, const char* unit) {
+// "  memory size    24.00 GiB"
+struct RowPrinter {
+  std::ostream& out;
+  void operator()(const char* name, double value, const char* unit) const {
     out << "  " << std::left << std::setw(22) << name << std::right << std::fixed
         << std::setprecision(2) << std::setw(10) << value << ' ' << unit << '\n';
-  };
+  }
+};
+
+void PrintTable(const spec::ClusterSpec& cluster, std::ostream& out) {
+  const spec::DeviceSpec& device = cluster.device;
+  const RowPrinter row{out};
   out << cluster.shared_compute_units << " cores, " << device.name << '\n';
   row("matrix products", device.peak_flops_per_s.at(base::DType::kFloat32) * 1e-9,
       "GFLOP/s a core, all cores busy");
@@ -50,10 +56,7 @@ void PrintTable(const spec::ClusterSpec& cluster, std::ostream& out) {
 
 void PrintGpuTable(const spec::ClusterSpec& cluster, std::ostream& out) {
   const spec::DeviceSpec& device = cluster.device;
-  const auto row = [&](const char* name, double value, const char* unit) {
-    out << "  " << std::left << std::setw(22) << name << std::right << std::fixed
-        << std::setprecision(2) << std::setw(10) << value << ' ' << unit << '\n';
-  };
+  const RowPrinter row{out};
   out << cluster.devices_per_node << " x " << device.name << '\n';
   row("bf16 peak", device.peak_flops_per_s.at(base::DType::kBFloat16) * 1e-12, "TFLOP/s");
   row("fp32 products", device.peak_flops_per_s.at(base::DType::kFloat32) * 1e-12, "TFLOP/s");
