@@ -101,6 +101,14 @@ OpRecord CheckPosition(OpKind kind, const Args& args) {
 
 }  // namespace
 
+std::unique_ptr<OpGraph> Backend::Capture(const std::function<void()>& /*work*/) {
+  base::FailCheck(__FILE__, __LINE__, "a device with graphs", "none");
+}
+
+void Backend::Launch(const OpGraph& /*graph*/) {
+  base::FailCheck(__FILE__, __LINE__, "a device with graphs", "none");
+}
+
 size_t Backend::Mark() {
   marks_.push_back(std::chrono::steady_clock::now());
   return marks_.size() - 1;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,12 @@
 #include "kernels/op_args.h"
 
 namespace tessera::kernels {
+
+// Operations that a device keeps, to run them again and again.
+class OpGraph {
+ public:
+  virtual ~OpGraph() = default;
+};
 
 class Backend {
  public:
@@ -73,6 +80,25 @@ class Backend {
   virtual void CopyToDevice(void* device, const void* host, size_t bytes) = 0;
   virtual void CopyToHost(void* host, const void* device, size_t bytes) = 0;
   virtual void Synchronize() = 0;
+
+  // Host memory that the device reads by itself.
+  virtual void* AllocatePinned(size_t bytes) { return ::operator new(bytes); }
+  virtual void FreePinned(void* memory, size_t /*bytes*/) { ::operator delete(memory); }
+  // As CopyToDevice, but `host`, of AllocatePinned, is read when the copy runs.
+  virtual void CopyFromPinned(void* device, const void* host, size_t bytes) {
+    CopyToDevice(device, host, bytes);
+  }
+
+  // Whether the device keeps operations.
+  virtual bool has_graphs() const { return false; }
+  // Keeps the operations that `work` calls here and on communicators of the device: none of them
+  // runs. Marks among them count on from those so far, and are taken back. What `work` throws comes
+  // out. REQUIRES: has_graphs(); `work` neither waits for the device, nor allocates its memory, nor
+  // copies from or to the host but by CopyFromPinned.
+  virtual std::unique_ptr<OpGraph> Capture(const std::function<void()>& work);
+  // Runs them, with what memory, pinned too, holds by then. REQUIRES: as many marks so far as there
+  // were at their capture.
+  virtual void Launch(const OpGraph& graph);
 
   // A moment in the order of the operations: once all before it have run. Numbered from 0 since the
   // last TakeMarks. Here by the host's clock at the call, right where operations have run when

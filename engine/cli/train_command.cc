@@ -106,6 +106,9 @@ void AddRunFlags(CLI::App& command, Flags& flags) {
   command.add_option("--device", flags.device, "What the ranks compute on: cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
+  command.add_flag("--cuda-graph", flags.options.cuda_graph,
+                   "Capture the passes of a step once and launch them as one graph at every step: "
+                   "for small models, where the calls of the host take longer than the GPU");
   command.add_option("--format", flags.format, "Closing report: table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();

@@ -86,8 +86,8 @@ class Communicator {
   // Makes every rank of the world this group belongs to fail its waits with `reason`.
   virtual void Abort(const std::string& reason) = 0;
 
-  // Seconds this rank has spent inside blocking calls and waits of this group.
-  virtual double blocked_s() const = 0;
+  // Seconds that the host has spent inside blocking calls and waits of this group.
+  virtual double blocked_s() const { return 0; }
 
  protected:
   virtual std::unique_ptr<CommHandle> DoAllReduce(const void* input, void* output, int64_t count,

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "cost_model/base/check.h"
-#include "engine/comm/blocked_timer.h"
 #include "engine/comm/nccl_error.h"
 #include "engine/comm/nccl_types.h"
 #include "kernels/cuda/cuda_error.h"
@@ -68,7 +67,6 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::MakeWorld(NcclWorld& world,
 std::unique_ptr<CommHandle> NcclCommunicator::Post(const char* what,
                                                    const NcclGroup::Enqueue& enqueue) {
   TESSERA_CHECK(!in_group_, name(), ": ", what, " between GroupStart and GroupEnd");
-  const BlockedTimer timer(blocked_s_);
   return std::make_unique<Handle>(*group_, what, group_->Post(what, enqueue));
 }
 

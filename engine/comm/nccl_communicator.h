@@ -9,7 +9,7 @@
 // - Sums are NCCL's: the order depends on its algorithm, but for two ranks, and 16-bit types are
 //   rounded at every addition; averages of integers overflow where their sums do.
 // - Barrier holds up the compute stream, not the host.
-// - blocked_s() counts the host's time inside calls; what the GPU waits shows in its own timeline.
+// - blocked_s() is 0: the host does not wait, and what the GPU waits shows in its own timeline.
 #pragma once
 
 #include <nccl.h>
@@ -40,7 +40,6 @@ class NcclCommunicator final : public Communicator {
   // Waits on the host for the other ranks: for the start of a run.
   std::unique_ptr<Communicator> Split(int color, int key, const std::string& name) override;
   void Abort(const std::string& reason) override;
-  double blocked_s() const override { return blocked_s_; }
 
  protected:
   std::unique_ptr<CommHandle> DoAllReduce(const void* input, void* output, int64_t count,
@@ -74,7 +73,6 @@ class NcclCommunicator final : public Communicator {
   std::vector<SplitRequest> GatherRequests(const SplitRequest& mine);
 
   std::unique_ptr<NcclGroup> group_;
-  double blocked_s_ = 0;
   bool in_group_ = false;
   std::vector<Message> grouped_;  // called between GroupStart and GroupEnd, which posts them
   int64_t num_splits_ = 0;

@@ -6,6 +6,7 @@
 #include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
 #include "engine/comm/nccl_error.h"
+#include "kernels/cuda/captured_graph.h"
 #include "kernels/cuda/cuda_error.h"
 
 namespace tessera::engine {
@@ -36,6 +37,7 @@ NcclGroup::NcclGroup(
   scratch_.emplace(kScratchBytesPerRank * (info_.world_ranks.size() + 1));
   CheckNccl(make_comm(info_.name.c_str(), &comm_),
             base::Concat(world_.Describe(), ": making the communicator ", info_.name));
+  num_posted_ = &world_.job().CounterOf(info_.id, world_.rank());
   world_.Add(*this);
 }
 
@@ -57,14 +59,28 @@ NcclGroup::~NcclGroup() {
 
 NcclGroup::Done NcclGroup::Post(const char* what, const Enqueue& enqueue) {
   world_.ThrowIfFailed(what, info_.name);
+  const bool is_captured = kernels::cuda::IsCapturing(world_.compute_stream());
   compute_so_far_.Record(world_.compute_stream());
   compute_so_far_.MakeWait(stream_.get());
-  const int64_t number = Begin(what);
+  const int64_t number = is_captured ? num_posted_->load() : Begin(what);
   CallNccl(what, number, [&](ncclComm_t comm) { return enqueue(comm, stream_.get()); });
-  auto done = std::make_shared<kernels::cuda::Event>();
+  // The host cannot ask for an event of a capture.
+  const auto done = is_captured ? std::make_shared<kernels::cuda::Event>() : TakeEvent();
   done->Record(stream_.get());
-  End(number, done);
+  if (is_captured) {
+    is_in_graph_ = true;
+  } else {
+    End(number, done);
+  }
   return done;
+}
+
+void NcclGroup::FollowLaunch() {
+  if (!is_in_graph_) return;
+  const int64_t number = Begin("graph");
+  auto done = TakeEvent();
+  done->Record(world_.compute_stream());
+  End(number, std::move(done));
 }
 
 void NcclGroup::MakeComputeWait(const char* what, const kernels::cuda::Event& done) const {
@@ -98,12 +114,19 @@ void NcclGroup::CallNccl(const char* what, int64_t number,
 
 int64_t NcclGroup::Begin(const char* what) {
   const std::lock_guard lock(mutex_);
-  in_flight_.push_back({what, num_posted_, Clock::now(), nullptr});
-  world_.job().Post(info_.id, world_.rank(), num_posted_);
-  return num_posted_++;
+  in_flight_.push_back({what, num_posted_->load(), Clock::now(), nullptr});
+  return num_posted_->fetch_add(1);
 }
 
-void NcclGroup::End(int64_t number, Done done) {
+std::shared_ptr<kernels::cuda::Event> NcclGroup::TakeEvent() {
+  const std::lock_guard lock(mutex_);
+  if (free_events_.empty()) return std::make_shared<kernels::cuda::Event>();
+  auto event = std::move(free_events_.back());
+  free_events_.pop_back();
+  return event;
+}
+
+void NcclGroup::End(int64_t number, std::shared_ptr<kernels::cuda::Event> done) {
   const std::lock_guard lock(mutex_);
   TESSERA_CHECK(!in_flight_.empty() && in_flight_.back().number == number, info_.name,
                 ": operation #", number, " is not the last");
@@ -117,6 +140,10 @@ void NcclGroup::End(int64_t number, Done done) {
 std::optional<std::string> NcclGroup::Problem() {
   const std::lock_guard lock(mutex_);
   while (!in_flight_.empty() && in_flight_.front().done && in_flight_.front().done->IsOver()) {
+    // Whoever waits for the operation may still hold its event.
+    if (in_flight_.front().done.use_count() == 1) {
+      free_events_.push_back(std::move(in_flight_.front().done));
+    }
     in_flight_.pop_front();
     if (!in_flight_.empty()) in_flight_.front().since = Clock::now();
   }

@@ -26,7 +26,8 @@ struct NcclGroupInfo {
 };
 
 // Called from the rank's own thread, Problem and Abort from the watchdog's. Operations of a group
-// run one after the other in the order of Post.
+// run one after the other in the order of Post; those that are posted while the compute stream is
+// captured become part of its graph, and run at each launch in one go.
 class NcclGroup {
  public:
   // A mark behind one operation. Owned by whoever waits for the operation and by the list of those
@@ -50,6 +51,10 @@ class NcclGroup {
   // Device memory for the group's own messages: 16 bytes a rank, then 16 more.
   std::byte* scratch() const { return scratch_->data(); }
 
+  // A graph was launched on the compute stream: if it has operations of this group, the watchdog
+  // takes all of them for one.
+  void FollowLaunch();
+
   // Lets `enqueue` put an operation onto the group's stream, behind all that the compute stream was
   // given so far. Throws base::CommError naming operation, group and number. REQUIRES: size() > 1.
   Done Post(const char* what, const Enqueue& enqueue);
@@ -68,8 +73,8 @@ class NcclGroup {
   struct InFlight {
     const char* what = "";
     int64_t number = 0;
-    Clock::time_point since;  // posted, or first in the queue if that is later
-    Done done;                // null while NCCL is being called
+    Clock::time_point since;                     // posted, or first in the queue if that is later
+    std::shared_ptr<kernels::cuda::Event> done;  // null while NCCL is being called
   };
 
   std::string Describe(const char* what, int64_t number) const;
@@ -77,8 +82,10 @@ class NcclGroup {
   void CallNccl(const char* what, int64_t number,
                 const std::function<ncclResult_t(ncclComm_t comm)>& call);
   int64_t Begin(const char* what);
+  // An event that nobody else has.
+  std::shared_ptr<kernels::cuda::Event> TakeEvent();
   // From here on the operation is over when `done` is; null: it is over already.
-  void End(int64_t number, Done done);
+  void End(int64_t number, std::shared_ptr<kernels::cuda::Event> done);
 
   NcclWorld& world_;
   const NcclGroupInfo info_;
@@ -90,7 +97,9 @@ class NcclGroup {
   std::mutex mutex_;  // of what follows
   ncclComm_t comm_ = nullptr;
   std::deque<InFlight> in_flight_;
-  int64_t num_posted_ = 0;
+  std::vector<std::shared_ptr<kernels::cuda::Event>> free_events_;  // of what is over
+  NcclJob::Counter* num_posted_ = nullptr;
+  bool is_in_graph_ = false;  // operations were captured
 };
 
 }  // namespace tessera::engine

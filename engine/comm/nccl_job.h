@@ -2,6 +2,7 @@
 // them has come. NCCL itself tells neither.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -36,9 +37,11 @@ class NcclJob {
   // Returns after `time`, or as soon as there is a failure or `stop` is requested.
   void Sleep(std::chrono::duration<double> time, const std::stop_token& stop) const;
 
-  // Rank `world_rank` has called operation `number` of `group`, an id that all its ranks use.
-  void Post(const std::string& group, int world_rank, int64_t number);
-  // Those of `world_ranks` that have not.
+  // How many operations a rank has called in a group: for the rank to count on.
+  using Counter = std::atomic<int64_t>;
+  // Of `group`, an id that all its ranks use. Lives as long as the job.
+  Counter& CounterOf(const std::string& group, int world_rank);
+  // Those of `world_ranks` that have not called operation `number` of `group`, counted from 0.
   std::vector<int> RanksBehind(const std::string& group, const std::vector<int>& world_ranks,
                                int64_t number) const;
 
@@ -47,11 +50,11 @@ class NcclJob {
   mutable std::condition_variable_any failed_;
   std::optional<Failure> failure_;
   std::set<int> ranks_;
-  std::map<std::pair<std::string, int>, int64_t> last_posted_;  // by group and rank
+  std::map<std::pair<std::string, int>, Counter> num_posted_;  // by group and rank
 };
 
-// One job for all ranks of `host_world` that are threads of this process, which share it: the last
-// one to go ends it. Collective over `host_world`.
+// One job for the ranks of `host_world`, threads of this process, which share it: the last one to
+// go ends it. Collective over `host_world`.
 std::shared_ptr<NcclJob> ShareNcclJob(Communicator& host_world);
 
 }  // namespace tessera::engine

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "cost_model/base/check.h"
-#include "engine/comm/blocked_timer.h"
 #include "engine/comm/nccl_communicator.h"
 #include "engine/comm/nccl_types.h"
 #include "kernels/cuda/cuda_error.h"
@@ -34,7 +33,6 @@ std::vector<NcclCommunicator::SplitRequest> NcclCommunicator::GatherRequests(
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::Split(int color, int key, const std::string& name) {
-  const BlockedTimer timer(blocked_s_);
   NcclWorld& world = group_->world();
   const std::vector<SplitRequest> requests =
       GatherRequests({.color = color, .key = key, .world_rank = world.rank(), .rank = rank()});

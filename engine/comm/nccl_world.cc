@@ -46,6 +46,12 @@ void NcclWorld::WaitForCompute(std::string_view what, std::string_view group) co
   kernels::cuda::CheckCuda(status, "cudaStreamSynchronize");
 }
 
+void NcclWorld::FollowLaunch() {
+  // Without the lock: the watchdog keeps it while it aborts, which may take until the graph is
+  // gone.
+  for (NcclGroup* const group : groups_) group->FollowLaunch();
+}
+
 void NcclWorld::Add(NcclGroup& group) {
   const std::lock_guard lock(mutex_);
   groups_.push_back(&group);
@@ -76,9 +82,18 @@ void NcclWorld::FindProblem() {
   }
 }
 
+// All at once: NCCL ends what is in flight at once, but does not return while a graph with
+// operations of the communicator lives, and the rank destroys it only when all that it waits for
+// has ended.
 void NcclWorld::AbortGroups() {
   const std::lock_guard lock(mutex_);
-  for (NcclGroup* const group : groups_) group->Abort();
+  std::vector<std::jthread> aborts;
+  for (NcclGroup* const group : groups_) {
+    aborts.emplace_back([this, group] {
+      cudaSetDevice(options_.device);
+      group->Abort();
+    });
+  }
 }
 
 }  // namespace tessera::engine

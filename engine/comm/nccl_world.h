@@ -57,6 +57,9 @@ class NcclWorld {
   // Blocks until the compute stream has run what it was given. Throws as ThrowIfFailed does.
   void WaitForCompute(std::string_view what, std::string_view group) const;
 
+  // To be called behind every launch of a graph on the compute stream.
+  void FollowLaunch();
+
   // The watchdog looks after a group from Add until Remove returns.
   void Add(NcclGroup& group);
   void Remove(NcclGroup& group);
@@ -70,8 +73,8 @@ class NcclWorld {
   const NcclWorldOptions options_;
   const std::shared_ptr<NcclJob> job_;
   std::atomic<int64_t> step_{-1};
-  std::mutex mutex_;  // of groups_, held while one of them is looked at
-  std::vector<NcclGroup*> groups_;
+  std::mutex mutex_;                // of groups_, held while one of them is looked at
+  std::vector<NcclGroup*> groups_;  // changed by the rank's own thread alone
   std::jthread watchdog_;
 };
 

@@ -14,8 +14,9 @@ std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communi
   return MakeCpuRankDevice(options, host_world);
 }
 
-ProcessDevice JoinProcesses(const DeviceOptions& /*options*/, const ProcessRank& process,
+ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
                             const MeetingPlace& /*place*/) {
+  CheckProcesses(options, process);
   throw base::ConfigError(process.launcher, "",
                           base::Concat("rank ", process.rank, " of ", process.num_ranks),
                           "one process: this executable runs its ranks as threads");

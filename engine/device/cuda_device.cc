@@ -1,12 +1,8 @@
 // Executables that know CUDA as well as CPUs.
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
@@ -21,44 +17,22 @@ namespace {
 
 using kernels::cuda::CudaBackend;
 
-// The ranks of this host, in the order of the world.
-struct HostPlace {
-  int local_rank = 0;
-  int num_local_ranks = 0;
-};
-
-HostPlace PlaceOnHost(Communicator& host_world) {
-  using HostName = std::array<char, 256>;
-  HostName mine = {};
-  gethostname(mine.data(), mine.size() - 1);
-  std::vector<HostName> names(static_cast<size_t>(host_world.size()));
-  host_world.AllGather(&mine, names.data(), sizeof(HostName), base::DType::kUInt8);
-  HostPlace place;
-  for (int rank = 0; rank < host_world.size(); ++rank) {
-    if (names[static_cast<size_t>(rank)] != mine) continue;
-    if (rank < host_world.rank()) ++place.local_rank;
-    ++place.num_local_ranks;
-  }
-  return place;
-}
-
 int NumDevicesOrThrow() {
   const int num_devices = kernels::cuda::NumDevices();
   if (num_devices > 0) return num_devices;
   throw base::ConfigError("--device", "", "cuda", "cpu: CUDA finds no GPU or no driver here");
 }
 
-// The GPU of this rank: its place among the ranks of its host, modulo the GPUs there.
-int ChooseDevice(CommKind comm, Communicator& host_world) {
-  const HostPlace place = PlaceOnHost(host_world);
+// The GPU of a rank among threads of one process: its rank modulo the GPUs here.
+int ChooseDevice(CommKind comm, const Communicator& host_world) {
   const int num_devices = NumDevicesOrThrow();
-  if (comm == CommKind::kNccl && place.num_local_ranks > num_devices) {
+  if (comm == CommKind::kNccl && host_world.size() > num_devices) {
     throw base::ConfigError(
         "--comm", "", "nccl",
         base::Concat("thread, which lets ranks share a GPU: NCCL wants one for each rank, and ",
-                     place.num_local_ranks, " ranks have ", num_devices, " here"));
+                     host_world.size(), " ranks have ", num_devices, " here"));
   }
-  return place.local_rank % num_devices;
+  return host_world.rank() % num_devices;
 }
 
 DeviceInfo InfoOf(const CudaBackend& backend) {
@@ -103,10 +77,14 @@ class NcclCudaDevice final : public RankDevice {
     // A failed collective ends the waits of the host early, and what they waited for is worth
     // nothing.
     backend_.set_failure_check([this] { nccl_.ThrowIfFailed("a wait for the GPU", "world"); });
+    backend_.set_launch_hook([this] { nccl_.FollowLaunch(); });
   }
   // Collective over the ranks of `id`; nothing of NCCL bounds how long it waits for them.
   void Connect(const ncclUniqueId& id) { world_ = NcclCommunicator::MakeWorld(nccl_, id); }
-  ~NcclCudaDevice() override { backend_.set_failure_check({}); }
+  ~NcclCudaDevice() override {
+    backend_.set_failure_check({});
+    backend_.set_launch_hook({});
+  }
   kernels::Backend& backend() override { return backend_; }
   Communicator& world() override { return *world_; }
   DeviceInfo Info() const override { return InfoOf(backend_); }
@@ -141,11 +119,7 @@ std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communi
 
 ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
                             const MeetingPlace& place) {
-  if (options.device != DeviceKind::kCuda || options.comm != CommKind::kNccl) {
-    throw base::ConfigError(process.launcher, "",
-                            base::Concat("rank ", process.rank, " of ", process.num_ranks),
-                            "one process, or ranks with --device cuda --comm nccl");
-  }
+  CheckProcesses(options, process);
   const int num_devices = NumDevicesOrThrow();
   auto device = std::make_unique<NcclCudaDevice>(
       NcclCudaDevice::Place{process.local_rank.value_or(process.rank) % num_devices, process.rank,

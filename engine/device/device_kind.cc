@@ -35,4 +35,11 @@ CommKind CommKindFromString(const std::string& text) {
   throw base::ConfigError("comm", "", "\"" + text + "\"", "thread or nccl");
 }
 
+void CheckProcesses(const DeviceOptions& options, const ProcessRank& process) {
+  if (options.device == DeviceKind::kCuda && options.comm == CommKind::kNccl) return;
+  throw base::ConfigError(process.launcher, "",
+                          base::Concat("rank ", process.rank, " of ", process.num_ranks),
+                          "one process, or ranks with --device cuda --comm nccl");
+}
+
 }  // namespace tessera::engine

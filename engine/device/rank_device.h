@@ -55,8 +55,9 @@ class RankDevice {
 // Whether this executable was built for such devices.
 bool HasDevice(DeviceKind device);
 
-// Collective over `host_world`, which carries host memory and must outlive the device; called on
-// the rank's own thread. Throws base::ConfigError where this executable has no such device.
+// Collective over `host_world`, of threads of this process, which carries host memory and must
+// outlive the device; called on the rank's own thread. Throws base::ConfigError where this
+// executable has no such device.
 std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communicator& host_world);
 
 // A rank that is a process of its own.
@@ -65,10 +66,14 @@ struct ProcessDevice {
   std::unique_ptr<Communicator> host_world;  // over the device's world
 };
 
+// Throws base::ConfigError for options with which ranks cannot be processes of their own: others
+// than CUDA with NCCL.
+void CheckProcesses(const DeviceOptions& options, const ProcessRank& process);
+
 // Collective over the processes of a launcher: they meet at `place` and become the ranks of one
 // world, each on a GPU of its own: its launcher's local rank (else its rank) modulo the GPUs that
-// it sees. Throws base::ConfigError where this executable knows no such ranks, or for options other
-// than CUDA with NCCL.
+// it sees. Throws as CheckProcesses does, and base::ConfigError where this executable knows no such
+// ranks.
 ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
                             const MeetingPlace& place);
 

@@ -22,7 +22,7 @@ StageModel::StageModel(const LayerContext& context, const ParameterStore& store,
 Buffer StageModel::CopyTokens(const int32_t* host) const {
   const int64_t tokens = context_.shape.tokens;
   Buffer device = context_.pool.Allocate(MemoryKind::kActivations, base::DType::kInt32, tokens);
-  context_.backend.CopyToDevice(device.data(), host, static_cast<size_t>(device.bytes()));
+  context_.backend.CopyFromPinned(device.data(), host, static_cast<size_t>(device.bytes()));
   return device;
 }
 

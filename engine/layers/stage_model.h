@@ -13,7 +13,8 @@
 
 namespace tessera::engine {
 
-// Tokens and labels of one micro-batch: host memory, int32 [batch * sequence] each.
+// Tokens and labels of one micro-batch: int32 [batch * sequence] each, in host memory that the
+// device reads by itself (kernels::Backend::AllocatePinned), at any time until the step ends.
 struct Microbatch {
   const int32_t* tokens = nullptr;
   const int32_t* labels = nullptr;

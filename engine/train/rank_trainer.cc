@@ -98,8 +98,9 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       optimizer_(context_, store_, HostThreads(plan)),
       scaler_(plan.training.precision),
       loader_(source, plan.training, plan.parallel, groups_.coord.data),
-      actions_(spec::MakeSchedule(plan.parallel, static_cast<int>(spec::NumMicrobatches(
-                                                     plan.training, plan.parallel)))
+      num_microbatches_(static_cast<int>(spec::NumMicrobatches(plan.training, plan.parallel))),
+      inputs_(backend_, NeedsTokens() ? num_microbatches_ : 0, context_.shape.tokens),
+      actions_(spec::MakeSchedule(plan.parallel, num_microbatches_)
                    .actions_by_stage.at(static_cast<size_t>(groups_.coord.pipeline))),
       runner_(
           context_, chunks_, [this](int microbatch) { return LoadMicrobatch(microbatch); },
@@ -117,17 +118,15 @@ StepResult RankTrainer::Step(bool stop_requested) {
   device_.BeginStep(result.step);
   marks_ = {};
   backend_.Mark();
-  RunPhase(PhaseKind::kOther, [&] {
+  RunPhase(marks_, PhaseKind::kOther, [&] {
     BeginSums();
     backend_.Fill(store_.gradients(), store_.num_gradients(), 0.0F);
   });
-  marks_.pipeline = ExecuteSchedule(actions_, runner_);
-  RunPhase(PhaseKind::kReduceGradients, [&] { reducer_.Finish(); });
-  RunPhase(PhaseKind::kOther, [&] { optimizer_.AddSquaredNorm(&device_sums()->squared_norm); });
+  RunPasses();
   // All stages meet here: the first to be done waits for the slowest.
   const double blocked_before_s = host_world_.blocked_s();
   StepSums sums;
-  RunPhase(PhaseKind::kWait, [&] { sums = SumOverRanks(stop_requested); });
+  RunPhase(marks_, PhaseKind::kWait, [&] { sums = SumOverRanks(stop_requested); });
   const double blocked_s = host_world_.blocked_s() - blocked_before_s;
   if (Judge(sums, result)) {
     Update(result);
@@ -137,8 +136,6 @@ StepResult RankTrainer::Step(bool stop_requested) {
     ++num_skipped_;
   }
   backend_.Mark();
-  marks_.tensor_comm = tensor_comm_.Take();
-  marks_.shard_comm = shard_comm_.Take();
   const std::vector<double> times_s = backend_.TakeMarks();
   timeline_ = TimelineOf(marks_, times_s);
   result.time = BreakdownOf(marks_, times_s, blocked_s);
@@ -150,8 +147,32 @@ StepResult RankTrainer::Step(bool stop_requested) {
 }
 
 Microbatch RankTrainer::LoadMicrobatch(int microbatch) {
-  const bool needs_tokens = stages_.front().has_embedding || stages_.back().has_head;
-  return needs_tokens ? loader_.Load(consumed_samples_, microbatch) : Microbatch{};
+  if (!NeedsTokens()) return {};
+  return inputs_.Get(consumed_samples_, microbatch,
+                     [&] { return loader_.Load(consumed_samples_, microbatch); });
+}
+
+void RankTrainer::CallPasses(StepMarks& marks) {
+  using spec::PhaseKind;
+  marks.pipeline = ExecuteSchedule(actions_, runner_);
+  RunPhase(marks, PhaseKind::kReduceGradients, [&] { reducer_.Finish(); });
+  RunPhase(marks, PhaseKind::kOther,
+           [&] { optimizer_.AddSquaredNorm(&device_sums()->squared_norm); });
+  marks.tensor_comm = tensor_comm_.Take();
+  marks.shard_comm = shard_comm_.Take();
+}
+
+void RankTrainer::RunPasses() {
+  if (!step_graph_) return CallPasses(marks_);
+  const auto fill_inputs = [&] {
+    for (int microbatch = 0; microbatch < num_microbatches_; ++microbatch) {
+      LoadMicrobatch(microbatch);
+    }
+  };
+  step_graph_->Run({.call = [&](StepMarks& marks) { CallPasses(marks); },
+                    .fill_inputs = fill_inputs,
+                    .grad_scale = loss_.grad_scale},
+                   marks_);
 }
 
 void RankTrainer::BeginSums() {
@@ -197,10 +218,10 @@ bool RankTrainer::Judge(const StepSums& sums, StepResult& result) const {
 void RankTrainer::Update(const StepResult& result) {
   const spec::OptimizerSpec& options = plan_.training.optimizer;
   const double grad_scale = ClipFactor(result.grad_norm, options.clip_grad) / scaler_.scale();
-  RunPhase(spec::PhaseKind::kOptimizer,
+  RunPhase(marks_, spec::PhaseKind::kOptimizer,
            [&] { optimizer_.Step(options, result.lr, grad_scale, result.step - num_skipped_); });
   const bool is_last = result.stop || result.step == plan_.training.steps;
-  RunPhase(spec::PhaseKind::kGatherParameters, [&] { gatherer_.AfterUpdate(is_last); });
+  RunPhase(marks_, spec::PhaseKind::kGatherParameters, [&] { gatherer_.AfterUpdate(is_last); });
 }
 
 HostState RankTrainer::EmptyState(HostState::Parts parts) {

@@ -17,7 +17,9 @@
 #include "engine/optimizer/parameter_gathering.h"
 #include "engine/pipeline/pipeline_runner.h"
 #include "engine/train/batch_loader.h"
+#include "engine/train/input_slots.h"
 #include "engine/train/step_clock.h"
+#include "engine/train/step_graph.h"
 
 namespace tessera::engine {
 
@@ -50,6 +52,10 @@ class RankTrainer {
   // of the plan's predicted size; `memory`, of tests, says otherwise.
   RankTrainer(const spec::Plan& plan, RankDevice& device, Communicator& host_world,
               const SampleSource& source, std::optional<MemoryPoolOptions> memory = std::nullopt);
+
+  // From now on the passes of a step are a graph of the device (see CheckGraphs); observers then
+  // see them in the first two steps alone.
+  void UseGraphs() { step_graph_.emplace(backend_, host_world_); }
 
   // One optimizer step over the next global batch. Collective. `stop_requested` of any rank is
   // reported to all. The host waits for the device twice, at the end: for the sums that all ranks
@@ -108,17 +114,21 @@ class RankTrainer {
   };
   static_assert(sizeof(DeviceSums) == spec::kStepSumsBytes);
   DeviceSums* device_sums() const { return static_cast<DeviceSums*>(device_sums_.data()); }
+  bool NeedsTokens() const { return stages_.front().has_embedding || stages_.back().has_head; }
   Microbatch LoadMicrobatch(int microbatch);
+  // From the first forward pass to this rank's share of the squared gradient norm.
+  void CallPasses(StepMarks& marks);
+  void RunPasses();
   void BeginSums();
   StepSums SumOverRanks(bool stop_requested);
   // Fills the result from the sums; returns whether the step is to be applied.
   bool Judge(const StepSums& sums, StepResult& result) const;
   void Update(const StepResult& result);
   template <typename Work>
-  void RunPhase(spec::PhaseKind kind, Work&& work) {
+  void RunPhase(StepMarks& marks, spec::PhaseKind kind, Work&& work) {
     const size_t begin = backend_.Mark();
     work();
-    marks_.phases.push_back({kind, {begin, backend_.Mark()}});
+    marks.phases.push_back({kind, {begin, backend_.Mark()}});
   }
 
   const spec::Plan& plan_;
@@ -143,6 +153,8 @@ class RankTrainer {
   AdamWOptimizer optimizer_;
   LossScaler scaler_;
   BatchLoader loader_;
+  const int num_microbatches_;
+  InputSlots inputs_;
   std::vector<spec::Action> actions_;
   PipelineRunner runner_;
   spec::RankTimeline timeline_;
@@ -150,6 +162,7 @@ class RankTrainer {
   int64_t step_ = 0;
   int64_t num_skipped_ = 0;  // of these steps, since the trainer was made
   int64_t consumed_samples_ = 0;
+  std::optional<StepGraph> step_graph_;  // goes before the communicators that it uses
 };
 
 }  // namespace tessera::engine

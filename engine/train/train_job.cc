@@ -15,6 +15,7 @@
 #include "engine/comm/thread_world.h"
 #include "engine/train/core_binding.h"
 #include "engine/train/engine_limits.h"
+#include "engine/train/graph_limits.h"
 #include "engine/train/machine_profile.h"
 #include "engine/train/run_report.h"
 #include "engine/train/trace.h"
@@ -25,6 +26,18 @@ namespace {
 int ThreadsPerRank(const spec::Plan& plan) {
   if (plan.threads_per_rank > 0) return plan.threads_per_rank;
   return std::max(1, ReadHostInfo().num_cores / plan.num_devices);
+}
+
+DeviceOptions DeviceOptionsOf(const TrainOptions& options, int num_threads) {
+  return {.device = options.device,
+          .comm = options.comm,
+          .threads_per_rank = num_threads,
+          .timeout_s = options.timeout_s};
+}
+
+void CheckRunnable(const TrainOptions& options) {
+  CheckExecutable(options.plan);
+  if (options.cuda_graph) CheckGraphs(options.plan, options.device, options.comm);
 }
 
 // Samples consumed by the end of the run. A resumed run may have had another batch size before.
@@ -85,7 +98,9 @@ class RankRun {
         callbacks_(callbacks),
         stop_(stop),
         world_(world),
-        trainer_(options.plan, device, world, source) {}
+        trainer_(options.plan, device, world, source) {
+    if (options.cuda_graph) trainer_.UseGraphs();
+  }
 
   void Run(TrainReport& report) {
     LoadState();
@@ -99,7 +114,7 @@ class RankRun {
       interrupted = result.stop && result.step < options_.plan.training.steps;
       const bool at_interval =
           options_.save_interval > 0 && result.step % options_.save_interval == 0;
-      if (at_interval && !options_.save_dir.empty()) Save();
+      if (at_interval && !options_.save_dir.empty()) Save(trainer_.State().state());
     }
     Finish();
     const TrainReport collected = recorder.Collect(trainer_, world_);
@@ -141,24 +156,25 @@ class RankRun {
     }
   }
 
-  void Save() {
-    if (trainer_.step() == saved_step_) return;
-    const HostState host = trainer_.State();
+  void Save(const TrainState& state) {
     const spec::TrainingSpec& training = options_.plan.training;
     const CheckpointInfo info{
         .model = options_.plan.model,
         .seed = training.seed,
         .training = base::Concat("global batch ", training.global_batch_size, ", sequence ",
                                  training.sequence_length, ", data ", options_.data_path)};
-    saved_ = SaveCheckpoint(host.state(), info, world_, options_.save_dir);
+    saved_ = SaveCheckpoint(state, info, world_, options_.save_dir);
     saved_step_ = trainer_.step();
     Tell("saved " + saved_);
   }
 
   void Finish() {
-    if (!options_.save_dir.empty()) Save();
-    if (options_.export_hf_dir.empty()) return;
+    const bool saves = !options_.save_dir.empty() && trainer_.step() != saved_step_;
+    const bool exports = !options_.export_hf_dir.empty();
+    if (!saves && !exports) return;
     const HostState host = trainer_.State();
+    if (saves) Save(host.state());
+    if (!exports) return;
     ExportHuggingFaceModel(host.state(), options_.plan.model, world_, options_.export_hf_dir);
     Tell("exported " + options_.export_hf_dir);
   }
@@ -177,15 +193,13 @@ class RankRun {
 TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                             const std::atomic<bool>& stop, const ProcessRank& process,
                             const MeetingPlace& place) {
-  CheckExecutable(wanted.plan);
+  CheckRunnable(wanted);
   if (process.num_ranks != wanted.plan.num_devices) {
     throw base::ConfigError(
         process.launcher, "", base::Concat(process.num_ranks, " processes"),
         base::Concat(wanted.plan.num_devices, ", one for each of the plan's devices"));
   }
-  const ProcessDevice joined =
-      JoinProcesses({.device = wanted.device, .comm = wanted.comm, .timeout_s = wanted.timeout_s},
-                    process, place);
+  const ProcessDevice joined = JoinProcesses(DeviceOptionsOf(wanted, 1), process, place);
   TrainOptions options = wanted;
   RunOnFirstRank(*joined.host_world, "looking for a checkpoint",
                  [&] { options = WithCheckpointsFound(options); });
@@ -205,9 +219,10 @@ TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& ca
 TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                         const std::atomic<bool>& stop) {
   if (const auto process = FindProcessRank(ReadEnvironment)) {
+    CheckProcesses(DeviceOptionsOf(wanted, 1), *process);
     return RunTrainingRank(wanted, callbacks, stop, *process, FindMeetingPlace(ReadEnvironment));
   }
-  CheckExecutable(wanted.plan);
+  CheckRunnable(wanted);
   const TrainOptions options = WithCheckpointsFound(wanted);
   const std::unique_ptr<SampleSource> source = OpenData(options);
   PrepareOutputs(options);
@@ -217,11 +232,7 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
   RunThreadRanks(options.plan.num_devices, {.timeout_s = options.timeout_s},
                  [&](Communicator& world) {
                    BindToOwnCores(world.rank(), world.size(), num_threads);
-                   const auto device = MakeRankDevice({.device = options.device,
-                                                       .comm = options.comm,
-                                                       .threads_per_rank = num_threads,
-                                                       .timeout_s = options.timeout_s},
-                                                      world);
+                   const auto device = MakeRankDevice(DeviceOptionsOf(options, num_threads), world);
                    RankRun(options, callbacks, stop, *source, *device, world).Run(report);
                  });
   return report;

@@ -27,6 +27,7 @@ struct TrainOptions {
   std::string trace_path;
   DeviceKind device = DeviceKind::kCpu;
   CommKind comm = CommKind::kThread;
+  bool cuda_graph = false;  // the passes of a step as a graph of the GPU
   double timeout_s = 600;
 };
 

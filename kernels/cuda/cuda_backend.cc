@@ -9,7 +9,8 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// Tokens and labels of several micro-batches; weights of a checkpoint pass through in pieces.
+// Tokens and labels of several micro-batches; weights of a checkpoint pass through in pieces, and
+// so do the messages of a communicator of the host.
 constexpr size_t kRingBytes = size_t{16} << 20;
 constexpr int64_t kWorkspaceAlignment = 256;
 // What NVIDIA recommends: 32 MiB from Hopper on, 4 MiB before, where split sums can use more.
@@ -33,7 +34,7 @@ int DeviceAttribute(cudaDeviceAttr attribute, int device) {
 CudaBackend::CudaBackend(const CudaBackendOptions& options)
     : device_(UseDeviceAndReturn(options.device)),
       matmul_(options.allow_tf32),
-      to_device_(kRingBytes),
+      ring_(kRingBytes),
       fused_attention_(MakeAttentionLibrary()) {
   context_.stream = stream_.get();
   context_.num_multiprocessors = DeviceAttribute(cudaDevAttrMultiProcessorCount, device_);
@@ -69,19 +70,72 @@ void CudaBackend::AttachWorkspace(void* memory, int64_t num_bytes) {
   attention_context_.scratch_bytes = num_bytes;
 }
 
+void* CudaBackend::AllocatePinned(size_t bytes) {
+  void* memory = nullptr;
+  CheckCuda(cudaMallocHost(&memory, std::max<size_t>(bytes, 1)),
+            base::Concat("cudaMallocHost of ", bytes, " bytes").c_str());
+  return memory;
+}
+
+void CudaBackend::FreePinned(void* memory, size_t) { cudaFreeHost(memory); }
+
+void CudaBackend::CopyFromPinned(void* device, const void* host, size_t bytes) {
+  if (bytes == 0) return;
+  CheckCuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_.get()),
+            "cudaMemcpyAsync to the device");
+}
+
+std::unique_ptr<OpGraph> CudaBackend::Capture(const std::function<void()>& work) {
+  RefuseInCapture("a capture");
+  struct Capturing {
+    explicit Capturing(CudaBackend& of) : backend(of) { backend.is_capturing_ = true; }
+    ~Capturing() {
+      backend.is_capturing_ = false;
+      backend.num_marks_ = first_mark;
+    }
+    CudaBackend& backend;
+    const size_t first_mark = backend.num_marks_;
+  } const capturing(*this);
+  auto graph = std::make_unique<CapturedGraph>(stream_.get(), work);
+  graph->first_mark = capturing.first_mark;
+  graph->end_mark = num_marks_;
+  return graph;
+}
+
+void CudaBackend::Launch(const OpGraph& graph) {
+  const auto& captured = static_cast<const CapturedGraph&>(graph);
+  TESSERA_CHECK(num_marks_ == captured.first_mark, "a graph captured behind ", captured.first_mark,
+                " marks, launched behind ", num_marks_);
+  CheckFailure();
+  captured.Launch(stream_.get());
+  num_marks_ = captured.end_mark;
+  if (launch_hook_) launch_hook_();
+}
+
+void CudaBackend::RefuseInCapture(const char* call) const {
+  TESSERA_CHECK(!is_capturing_, call, " while operations are captured");
+}
+
 void CudaBackend::CopyToDevice(void* device, const void* host, size_t bytes) {
-  to_device_.CopyToDevice(device, host, bytes, stream_.get());
+  RefuseInCapture("a copy to the device");
+  ring_.CopyToDevice(device, host, bytes, stream_.get());
 }
 
 void CudaBackend::CopyToHost(void* host, const void* device, size_t bytes) {
-  if (bytes > 0) {
-    CheckCuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_.get()),
-              "cudaMemcpyAsync to the host");
+  RefuseInCapture("a copy to the host");
+  if (bytes == 0) return Synchronize();
+  CheckFailure();
+  try {
+    ring_.CopyToHost(host, device, bytes, stream_.get());
+  } catch (...) {
+    CheckFailure();  // see Synchronize
+    throw;
   }
-  Synchronize();
+  CheckFailure();
 }
 
 void CudaBackend::Synchronize() {
+  RefuseInCapture("a wait");
   CheckFailure();
   const cudaError_t status = cudaStreamSynchronize(stream_.get());
   CheckFailure();  // a failed collective tells more than the error that it may have left behind
@@ -90,7 +144,11 @@ void CudaBackend::Synchronize() {
 
 size_t CudaBackend::Mark() {
   if (num_marks_ == marks_.size()) marks_.push_back(std::make_unique<Event>(EventTiming::kOn));
-  marks_[num_marks_]->Record(stream_.get());
+  if (is_capturing_) {
+    marks_[num_marks_]->RecordAtEachLaunch(stream_.get());
+  } else {
+    marks_[num_marks_]->Record(stream_.get());
+  }
   return num_marks_++;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/captured_graph.h"
 #include "kernels/cuda/cublaslt_matmul.h"
 #include "kernels/cuda/cuda_resources.h"
 #include "kernels/cuda/fused_attention.h"
@@ -34,6 +35,8 @@ class CudaBackend final : public Backend {
   // Called whenever the host has waited for the stream, and before: throws where what the stream
   // ran is worth nothing, as after a failed collective. Empty for none.
   void set_failure_check(std::function<void()> check) { failure_check_ = std::move(check); }
+  // Called behind every launch of a graph. Empty for none.
+  void set_launch_hook(std::function<void()> hook) { launch_hook_ = std::move(hook); }
 
   void* Allocate(size_t bytes) override;
   void Free(void* memory, size_t bytes) override;
@@ -44,6 +47,12 @@ class CudaBackend final : public Backend {
   void CopyToDevice(void* device, const void* host, size_t bytes) override;
   void CopyToHost(void* host, const void* device, size_t bytes) override;
   void Synchronize() override;
+  void* AllocatePinned(size_t bytes) override;
+  void FreePinned(void* memory, size_t bytes) override;
+  void CopyFromPinned(void* device, const void* host, size_t bytes) override;
+  bool has_graphs() const override { return true; }
+  std::unique_ptr<OpGraph> Capture(const std::function<void()>& work) override;
+  void Launch(const OpGraph& graph) override;
   size_t Mark() override;
   std::vector<double> TakeMarks() override;
 
@@ -91,16 +100,19 @@ class CudaBackend final : public Backend {
   // What the launchers get. REQUIRES: a workspace is attached.
   const LaunchContext& Context() const;
   void CheckFailure() const;
+  // A call that a capture does not allow: what it does would happen once, now.
+  void RefuseInCapture(const char* call) const;
 
   const int device_;
   Stream stream_;
   CublasLtMatMul matmul_;
-  PinnedRing to_device_;
+  PinnedRing ring_;
   LaunchContext context_;
   FusedAttention fused_attention_;
   LaunchContext attention_context_;  // of the library
   int64_t wanted_cublas_bytes_ = 0;
-  std::function<void()> failure_check_;
+  std::function<void()> failure_check_, launch_hook_;
+  bool is_capturing_ = false;
   std::vector<std::unique_ptr<Event>> marks_;  // timed; the first num_marks_ are in use
   size_t num_marks_ = 0;
 };

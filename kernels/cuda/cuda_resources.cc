@@ -58,6 +58,11 @@ void Event::Record(cudaStream_t stream) {
   CheckCuda(cudaEventRecord(event_, stream), "cudaEventRecord");
 }
 
+void Event::RecordAtEachLaunch(cudaStream_t stream) {
+  CheckCuda(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal),
+            "cudaEventRecordWithFlags");
+}
+
 void Event::MakeWait(cudaStream_t stream) const {
   CheckCuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
 }

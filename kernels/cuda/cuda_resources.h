@@ -53,6 +53,8 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void Record(cudaStream_t stream);
+  // While the stream is captured: at each launch of the graph. Streams cannot wait for it there.
+  void RecordAtEachLaunch(cudaStream_t stream);
   // What `stream` is given from now on runs after what was before the mark.
   void MakeWait(cudaStream_t stream) const;
   // Whether what was before the mark is done, or never will be: the next call of the stream's own

@@ -10,27 +10,27 @@
 #include <vector>
 
 #include "cost_model/base/error.h"
-#include "tests/cuda_emulation/runtime/stream_queue.h"
+#include "tests/cuda_emulation/runtime/device_memory.h"
+#include "tests/cuda_emulation/scopes.h"
 
 namespace tessera::kernels::cuda {
 namespace {
 
-using cuda_emulation::SetStreamOrder;
 using cuda_emulation::StreamOrder;
 
 constexpr int64_t kWorkspaceBytes = kLeastScratchBytes;
 
 class CudaBackendTest : public ::testing::TestWithParam<StreamOrder> {
  protected:
-  CudaBackendTest() { SetStreamOrder(GetParam()); }
-  ~CudaBackendTest() override { SetStreamOrder(StreamOrder::kEager); }
-
   // A value of each copy's own at each place.
   static std::vector<int32_t> Numbers(int64_t n, int seed) {
     std::vector<int32_t> numbers(static_cast<size_t>(n));
     std::iota(numbers.begin(), numbers.end(), seed * 1'000'003);
     return numbers;
   }
+
+ private:
+  const cuda_emulation::Scope order_ = cuda_emulation::WithStreamOrder(GetParam());
 };
 
 TEST_P(CudaBackendTest, HostMemoryMayChangeAsSoonAsACopyToTheDeviceReturns) {
@@ -77,6 +77,22 @@ TEST_P(CudaBackendTest, CopiesToTheHostWaitForTheOperationsBeforeThem) {
   backend.CopyToHost(found.data(), x, 100 * sizeof(float));
   EXPECT_EQ(found, std::vector<float>(100, 6));
   backend.Free(x, 100 * sizeof(float));
+}
+
+TEST_P(CudaBackendTest, CopiesOfAnyLengthPassThroughPinnedMemoryInBothDirections) {
+  CudaBackend backend({});
+  const int64_t num_pageable = cuda_emulation::NumPageableCopies();
+  for (const int64_t size : {1, 999'983, 1 << 20, 5'000'011}) {
+    const std::vector<int32_t> numbers = Numbers(size, static_cast<int>(size));
+    const size_t num_bytes = numbers.size() * sizeof(int32_t);
+    void* const memory = backend.Allocate(num_bytes);
+    backend.CopyToDevice(memory, numbers.data(), num_bytes);
+    std::vector<int32_t> found(numbers.size());
+    backend.CopyToHost(found.data(), memory, num_bytes);
+    EXPECT_TRUE(found == numbers) << size;
+    backend.Free(memory, num_bytes);
+  }
+  EXPECT_EQ(cuda_emulation::NumPageableCopies(), num_pageable);
 }
 
 TEST_P(CudaBackendTest, MarksAscendAndStartAnew) {
@@ -126,6 +142,23 @@ TEST(CudaBackendErrorTest, FailuresNameTheCall) {
         << error.what();
   }
   backend.Synchronize();  // what has been told does not come up again
+}
+
+// After a copy that failed the ring holds nothing of it.
+TEST(CudaBackendErrorTest, ACopyThatFailsLeavesTheHostsMemoryAloneFromThenOn) {
+  CudaBackend backend({});
+  constexpr size_t kAllocated = 5 << 20;  // the first piece, and not all of the second
+  void* const memory = backend.Allocate(kAllocated);
+  const std::vector<std::byte> sent(kAllocated, std::byte{7});
+  backend.CopyToDevice(memory, sent.data(), sent.size());
+  std::vector<std::byte> untouched(2 * kAllocated);
+  EXPECT_THROW(backend.CopyToHost(untouched.data(), memory, untouched.size()), base::SystemError);
+  EXPECT_EQ(std::count(untouched.begin(), untouched.end(), std::byte{7}), 0);
+  std::vector<std::byte> found(kAllocated);
+  backend.CopyToHost(found.data(), memory, found.size());
+  EXPECT_TRUE(found == sent);
+  EXPECT_EQ(std::count(untouched.begin(), untouched.end(), std::byte{7}), 0);
+  backend.Free(memory, kAllocated);
 }
 
 TEST(CudaBackendErrorTest, AFailureElsewhereComesOutOfTheNextWait) {

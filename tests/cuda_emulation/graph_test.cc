@@ -1,6 +1,7 @@
 // Streams captured into graphs, and their replay.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <vector>
 
 #include "tests/cuda_emulation/emulation_testing.h"
@@ -95,16 +96,62 @@ TEST(GraphTest, AForkThatIsNotJoinedIsRefused) {
 
 TEST(GraphTest, CallsThatWaitOrAllocateEndTheCapture) {
   const TestStream stream;
+  const TestEvent event;
   void* memory = nullptr;
   cudaGraph_t graph = nullptr;
-  Expect(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  EXPECT_EQ(cudaMalloc(&memory, 16), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
-  Expect(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  const std::vector<std::function<cudaError_t()>> calls = {
+      [&] { return cudaMalloc(&memory, 16); },       [&] { return cudaMallocHost(&memory, 16); },
+      [&] { return cudaStreamSynchronize(stream); }, [&] { return cudaStreamQuery(stream); },
+      [&] { return cudaEventSynchronize(event); },   [&] { return cudaEventQuery(event); },
+      [&] { return cudaDeviceSynchronize(); }};
+  for (const auto& call : calls) {
+    Expect(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    EXPECT_EQ(call(), cudaErrorStreamCaptureUnsupported);
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+  }
   EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureUnmatched);
   cudaGetLastError();
+}
+
+TEST(GraphTest, ExternalRecordsHappenAtEveryLaunch) {
+  const TestStream stream;
+  const TestEvent before, within, captured;
+  const DeviceArray<int> number(std::vector<int>{1});
+  EXPECT_EQ(cudaEventRecordWithFlags(within, stream, cudaEventRecordExternal),
+            cudaErrorIllegalState);
+  Expect(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  Expect(Launch(stream, Add, 1, 1, 0, number.data(), 10));
+  Expect(cudaEventRecordWithFlags(within, stream, cudaEventRecordExternal));
+  Expect(cudaEventRecord(captured, stream));
+  const Graph graph(EndCapture(stream));
+  for (int launch = 0; launch < 2; ++launch) {
+    Expect(cudaEventRecord(before, stream));
+    graph.Launch(stream);
+    Expect(cudaStreamSynchronize(stream));
+    float ms = -1;
+    Expect(cudaEventElapsedTime(&ms, before, within));
+    EXPECT_GE(ms, 0) << "recorded by the launch before";
+  }
+  EXPECT_EQ(cudaEventQuery(captured), cudaErrorCapturedEvent);
+  cudaGetLastError();
+}
+
+TEST(GraphTest, PinnedMemoryIsReadAnewAtEveryLaunch) {
+  const TestStream stream;
+  const DeviceArray<int> number(std::vector<int>{0});
+  int* pinned = nullptr;
+  Expect(cudaMallocHost(&pinned, sizeof(int)));
+  *pinned = 1;
+  Expect(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  Expect(cudaMemcpyAsync(number.data(), pinned, sizeof(int), cudaMemcpyHostToDevice, stream));
+  const Graph graph(EndCapture(stream));
+  for (const int value : {2, 3}) {
+    *pinned = value;
+    graph.Launch(stream);
+    Expect(cudaStreamSynchronize(stream));
+    EXPECT_EQ(number.Get()[0], value);
+  }
+  Expect(cudaFreeHost(pinned));
 }
 
 TEST(GraphTest, ACapturedStreamDoesNotWaitForWorkOutside) {

@@ -53,6 +53,8 @@ ncclResult_t Launch(const Batch& batch) {
       NotifyProgress();  // the others fail too
       return RefuseCall(ncclInvalidUsage, &rank, *failure);
     }
+  } else {
+    operation->HoldCommunicator();
   }
   if (Enqueue(batch.stream, std::move(operation)) != cudaSuccess) return ncclUnhandledCudaError;
   NotifyProgress();

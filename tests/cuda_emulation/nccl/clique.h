@@ -51,6 +51,7 @@ struct RankState {
   int64_t num_issued = 0;     // operations: groups, or single calls outside of groups
   int64_t num_completed = 0;  // they complete in order
   bool is_aborted = false;
+  int64_t num_in_graphs = 0;  // captured operations whose graphs live
   std::string last_error;
   int64_t num_splits = 0;
   // Calls so far per channel (a key of index 0) and participant in it: a rank may send to itself.

@@ -1,6 +1,7 @@
 // Handles: queries, destruction, errors.
 #include "tests/cuda_emulation/nccl/communicator.h"
 
+#include <chrono>
 #include <cstdio>
 #include <set>
 
@@ -34,6 +35,21 @@ std::shared_ptr<RankState> Release(ncclComm_t handle) {
   const std::lock_guard lock(rank->clique->mutex());
   rank->clique->Unregister(rank.get());
   return rank;
+}
+
+// NCCL keeps a communicator until all graphs that captured its operations are destroyed, aborted or
+// not (commDestroySync): nothing else than a wait tells the caller.
+ncclResult_t AwaitGraphs(RankState& rank, const char* function) {
+  const std::chrono::duration<double> patience(GetNcclSettings().timeout_s);
+  {
+    std::unique_lock lock(rank.clique->mutex());
+    if (rank.clique->condition().wait_for(lock, patience,
+                                          [&] { return rank.num_in_graphs == 0; })) {
+      return ncclSuccess;
+    }
+  }
+  return RefuseCall(ncclInternalError, &rank,
+                    std::string(function) + ": a graph that uses the communicator still lives");
 }
 
 ncclResult_t RefuseHandle(const char* function) {
@@ -85,8 +101,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
                       "ncclCommDestroy: " + std::to_string(num_pending) +
                           " operations are pending: synchronise their streams, or abort");
   }
+  const ncclResult_t result = AwaitGraphs(*rank, "ncclCommDestroy");
   Release(comm);
-  return ncclSuccess;
+  return result;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
@@ -97,7 +114,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     rank->clique->Abort(*rank);
   }
   NotifyProgress();
-  return ncclSuccess;
+  return AwaitGraphs(*rank, "ncclCommAbort");
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* async_error) {
@@ -131,11 +148,6 @@ const char* ncclGetLastError(ncclComm_t comm) {
   const std::lock_guard lock(rank->clique->mutex());
   if (rank->clique->failure()) return rank->clique->failure()->c_str();
   return rank->last_error.c_str();
-}
-
-ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
-  return ncclSuccess;
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {

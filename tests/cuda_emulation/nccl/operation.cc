@@ -14,6 +14,19 @@ std::optional<std::string> NcclOperation::Issue() {
   return rank_->clique->failure();
 }
 
+void NcclOperation::HoldCommunicator() {
+  const std::lock_guard lock(rank_->clique->mutex());
+  holds_communicator_ = true;
+  ++rank_->num_in_graphs;
+}
+
+NcclOperation::~NcclOperation() {
+  if (!holds_communicator_) return;
+  const std::lock_guard lock(rank_->clique->mutex());
+  --rank_->num_in_graphs;
+  rank_->clique->condition().notify_all();
+}
+
 bool NcclOperation::TryRun() {
   Clique& clique = *rank_->clique;
   bool is_done = true;

@@ -19,6 +19,9 @@ class NcclOperation final : public StreamOperation {
   // for an operation that is captured, whose replays issue themselves. Returns what makes the
   // communicator fail, if it does.
   std::optional<std::string> Issue();
+  // It is captured: as long as it lives, so does the communicator.
+  void HoldCommunicator();
+  ~NcclOperation() override;
 
   bool TryRun() override;
   std::string Describe() const override;
@@ -30,6 +33,7 @@ class NcclOperation final : public StreamOperation {
   const std::shared_ptr<RankState> rank_;
   const std::vector<NcclCall> calls_;
   int64_t number_ = -1;  // among the rank's operations
+  bool holds_communicator_ = false;
   std::vector<Place> places_;
 };
 

@@ -1,4 +1,5 @@
 // Copies and fills, now or in a stream.
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -14,6 +15,8 @@
 
 namespace tessera::cuda_emulation {
 namespace {
+
+std::atomic<int64_t> num_pageable_copies = 0;
 
 bool IsHost(MemoryKind kind) {
   return kind == MemoryKind::kPageable || kind == MemoryKind::kPinned;
@@ -97,6 +100,9 @@ cudaError_t RunNow(MemoryOperation operation, const char* call) {
 }
 
 }  // namespace
+
+int64_t NumPageableCopies() { return num_pageable_copies; }
+
 }  // namespace tessera::cuda_emulation
 
 using namespace tessera::cuda_emulation;
@@ -128,6 +134,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t num_bytes, cudaMe
         cudaErrorStreamCaptureUnsupported,
         "cudaMemcpyAsync: a graph would read or write pageable memory when it is replayed");
   }
+  if (from_pageable || to_pageable) ++num_pageable_copies;
   auto operation = std::make_unique<MemoryOperation>("cudaMemcpyAsync", to, from, 0, num_bytes);
   if (from_pageable) operation->StageSource();
   error = Enqueue(stream, std::move(operation));

@@ -24,7 +24,6 @@ constexpr int kSharedPerMultiprocessor = 228 * 1024;
 constexpr int kThreadsPerMultiprocessor = 2048;
 constexpr int kRegisters = 65536;
 constexpr int kL2CacheBytes = 50 * 1024 * 1024;
-constexpr int kVersion = 13000;
 
 struct Failure {
   std::string message;
@@ -184,15 +183,5 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     default:
       return Refuse(cudaErrorInvalidValue, "cudaDeviceGetAttribute: not emulated");
   }
-  return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int* version) {
-  *version = kVersion;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = kVersion;
   return cudaSuccess;
 }

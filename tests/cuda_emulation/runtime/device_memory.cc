@@ -267,11 +267,15 @@ cudaError_t cudaFree(void* pointer) {
 
 cudaError_t cudaMallocHost(void** pointer, size_t num_bytes) {
   *pointer = nullptr;
-  return num_bytes == 0 ? cudaSuccess : Allocate(pointer, num_bytes, MemoryKind::kPinned);
+  const cudaError_t error = RefuseWhileCapturing("cudaMallocHost");
+  if (error != cudaSuccess || num_bytes == 0) return error;
+  return Allocate(pointer, num_bytes, MemoryKind::kPinned);
 }
 
 cudaError_t cudaFreeHost(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
+  const cudaError_t error = RefuseWhileCapturing("cudaFreeHost");
+  if (error != cudaSuccess) return error;
   FinishDevice(CurrentDevice());
   return Free(pointer, MemoryKind::kPinned, "cudaFreeHost");
 }

@@ -32,6 +32,9 @@ std::string DescribeMemory(const void* pointer, size_t num_bytes);
 void SetDeviceMemoryLimit(int64_t total_bytes);
 int64_t DeviceMemoryLimit();
 
+// Copies by cudaMemcpyAsync from or to pageable memory so far: on a GPU they stop the host.
+int64_t NumPageableCopies();
+
 // Looks at the guard zones of all allocations, and if asked at the poison of those freed last.
 // Returns what was overwritten, for a message, and restores it; empty where all is well. A build
 // with the address sanitizer stops at the access itself instead.

@@ -28,6 +28,7 @@ constexpr ErrorText kErrorTexts[] = {
     TESSERA_ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     TESSERA_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
     TESSERA_ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    TESSERA_ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
     TESSERA_ERROR(cudaErrorNotReady, "device not ready"),
     TESSERA_ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
     TESSERA_ERROR(cudaErrorLaunchOutOfResources, "too many resources requested for launch"),

@@ -32,6 +32,10 @@ class RecordOperation final : public StreamOperation {
     return true;
   }
   std::string Describe() const override { return "cudaEventRecord"; }
+  // In a graph it records anew at every launch.
+  std::unique_ptr<StreamOperation> Clone() const override {
+    return std::make_unique<RecordOperation>(record_);
+  }
 
  private:
   std::shared_ptr<EventRecord> record_;
@@ -79,13 +83,16 @@ cudaError_t CheckEvent(cudaEvent_t event, const char* call) {
                 std::string(call) + ": the event was recorded in a capture");
 }
 
+std::shared_ptr<EventRecord> NewRecordIn(cudaStream_t stream) {
+  auto record = std::make_shared<EventRecord>();
+  record->owner = stream->owner;
+  record->device = stream->device;
+  return record;
+}
+
 bool HasEnded(const EventRecord& record) { return record.is_done || HasFailed(record.device); }
 
 }  // namespace
-
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return cudaEventCreateWithFlags(event, cudaEventDefault);
-}
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if ((flags & ~(cudaEventBlockingSync | cudaEventDisableTiming)) != 0) {
@@ -110,9 +117,23 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event->frontier = stream->frontier;
     return cudaSuccess;
   }
-  event->record = std::make_shared<EventRecord>();
-  event->record->owner = stream->owner;
-  event->record->device = stream->device;
+  event->record = NewRecordIn(stream);
+  return Enqueue(stream, std::make_unique<RecordOperation>(event->record));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags == cudaEventRecordDefault) return cudaEventRecord(event, stream);
+  const cudaError_t error = CheckStream(stream, "cudaEventRecordWithFlags");
+  if (error != cudaSuccess) return error;
+  if (event == nullptr || flags != cudaEventRecordExternal) {
+    return Refuse(cudaErrorInvalidValue, "cudaEventRecordWithFlags");
+  }
+  if (stream->capture == nullptr) {
+    return Refuse(cudaErrorIllegalState,
+                  "cudaEventRecordWithFlags: an external record outside a capture");
+  }
+  event->capture = nullptr;
+  event->record = NewRecordIn(stream);
   return Enqueue(stream, std::make_unique<RecordOperation>(event->record));
 }
 
@@ -130,7 +151,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  const cudaError_t error = CheckEvent(event, "cudaEventSynchronize");
+  cudaError_t error = CheckEvent(event, "cudaEventSynchronize");
+  if (error == cudaSuccess) error = RefuseWhileCapturing("cudaEventSynchronize");
   if (error != cudaSuccess || event->record == nullptr) return error;
   const std::shared_ptr<EventRecord> record = event->record;
   RunUntil(
@@ -139,7 +161,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const cudaError_t error = CheckEvent(event, "cudaEventQuery");
+  cudaError_t error = CheckEvent(event, "cudaEventQuery");
+  if (error == cudaSuccess) error = RefuseWhileCapturing("cudaEventQuery");
   if (error != cudaSuccess || event->record == nullptr) return error;
   const std::shared_ptr<EventRecord> record = event->record;
   if (record->owner != CurrentHostThread()) {

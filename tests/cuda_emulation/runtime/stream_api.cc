@@ -58,6 +58,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const cudaError_t error = CheckStream(stream, "cudaStreamQuery");
   if (error != cudaSuccess) return error;
+  if (stream->capture != nullptr) {
+    stream->capture->is_invalid = true;
+    return Refuse(cudaErrorStreamCaptureUnsupported, "cudaStreamQuery of a captured stream");
+  }
   bool is_done = false;
   WithStreams([&] { is_done = IsDone(stream); });
   if (is_done) return ThrowIfFailed(stream->device);

@@ -1,0 +1,27 @@
+#include "engine/train/step_graph.h"
+
+namespace tessera::engine {
+
+void StepGraph::Run(const Passes& passes, StepMarks& marks) {
+  if (!has_run_) {
+    passes.call(marks);
+    has_run_ = true;
+    return;
+  }
+  if (graph_ == nullptr || grad_scale_ != passes.grad_scale) Capture(passes, marks);
+  passes.fill_inputs();
+  backend_.Launch(*graph_);
+  marks = marks_;
+}
+
+void StepGraph::Capture(const Passes& passes, const StepMarks& marks) {
+  graph_.reset();
+  marks_ = marks;
+  graph_ = backend_.Capture([&] { passes.call(marks_); });
+  grad_scale_ = passes.grad_scale;
+  // A graph is made by calls that may wait for its device: not while a rank that was faster lets
+  // that device wait for a collective of its own graph.
+  host_world_.Barrier();
+}
+
+}  // namespace tessera::engine
