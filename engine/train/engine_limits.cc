@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cost_model/base/error.h"
+#include "cost_model/spec/flat_layout.h"
 
 namespace tessera::engine {
 namespace {
@@ -40,8 +41,9 @@ void AddLayoutLimits(const spec::ParallelSpec& parallel, std::vector<std::string
     reasons.push_back(base::Concat("context parallelism ", parallel.context_parallel_size,
                                    " is planned but not executed yet, use --cp 1"));
   }
-  refuse(parallel.schedule == spec::ScheduleKind::kZeroBubbleH1 && parallel.zero_stage == 3,
-         "zb-h1 with sharded parameters (zero stage 3), whose gradients leave after each pass,");
+  refuse(parallel.schedule == spec::ScheduleKind::kZeroBubbleH1 &&
+             spec::ReducesEachMicrobatch(parallel),
+         "zb-h1 with sharded gradients, which leave after each pass,");
   refuse(parallel.gradient_reduce_type != base::DType::kFloat32,
          "reduction of gradients in a 16-bit type (gradient_reduce_type)");
 }

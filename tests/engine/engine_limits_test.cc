@@ -65,6 +65,11 @@ TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
          plan.parallel.context_parallel_size = 2;
        },
        "context parallelism 2"},
+      {[](auto& plan) {
+         plan.parallel.zero_stage = 2;
+         plan.parallel.schedule = spec::ScheduleKind::kZeroBubbleH1;
+       },
+       "zb-h1 with sharded gradients"},
       {[](auto& plan) { plan.parallel.gradient_reduce_type = base::DType::kBFloat16; },
        "gradient_reduce_type"},
       {[](auto& plan) {

@@ -47,7 +47,8 @@ struct Rank {
                 .types = spec::TypesOf(training.precision),
                 .shape = spec::MakeLocalShape(model, training, parallel),
                 .loss = loss,
-                .tensor_comm = tensor_comm},
+                .tensor_comm = tensor_comm,
+                .part = part},
         store(spec::StagesOf(spec::PartitionStages(model, layout), groups.coord.pipeline), model,
               layout, context.types, groups, pool) {}
 
@@ -70,6 +71,7 @@ struct Rank {
   SpanLog tensor_comm;
   SpanLog waits;
   LossTarget loss;
+  BackwardPart part;
   LayerContext context;
   ParameterStore store;
 };
