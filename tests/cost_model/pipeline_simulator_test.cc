@@ -343,9 +343,9 @@ TEST(PipelineSimulatorTest, CostsOfTheWrongSizeAreABug) {
   const PipelineSchedule schedule = spec::MakeOneForwardOneBackward(4, 2);
   EXPECT_THROW(SimulatePipeline(schedule, UniformCosts(3, 1, 2)), base::CheckFailure);
   EXPECT_THROW(
-      FastPipelineTime(ScheduleKind::kOneForwardOneBackward, 4, 1, 2, UniformCosts(5, 1, 2)),
+      FastPipelineTime({ScheduleKind::kOneForwardOneBackward, 4, 1, 2}, UniformCosts(5, 1, 2)),
       base::CheckFailure);
-  EXPECT_THROW(FastPipelineTime(ScheduleKind::kInterleaved, 4, 2, 6, UniformCosts(8, 1, 2)),
+  EXPECT_THROW(FastPipelineTime({ScheduleKind::kInterleaved, 4, 2, 6}, UniformCosts(8, 1, 2)),
                base::CheckFailure);
 }
 

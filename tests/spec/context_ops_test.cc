@@ -2,6 +2,7 @@
 // sequence's, and the bytes sent are those of keys and values.
 #include <gtest/gtest.h>
 
+#include "cost_model/spec/kept_tensors.h"
 #include "cost_model/spec/op_list.h"
 
 namespace tessera::spec {

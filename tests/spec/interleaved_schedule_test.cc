@@ -79,7 +79,8 @@ TEST(InterleavedScheduleTest, MicrobatchesAscendOnEveryVirtualStage) {
       for (const ActionKind kind : {ActionKind::kForward, ActionKind::kBackward}) {
         std::vector<int> next(6, 0);
         for (const Action& action : actions) {
-          if (action.kind == kind) EXPECT_EQ(action.microbatch, next[action.virtual_stage]++);
+          if (action.kind != kind) continue;
+          EXPECT_EQ(action.microbatch, next[action.virtual_stage]++);
         }
       }
     }
