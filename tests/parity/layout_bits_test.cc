@@ -17,6 +17,7 @@ spec::ParallelSpec PlainForm(spec::ParallelSpec parallel) {
   // Two chunks of a stage become one.
   if (parallel.virtual_pipeline_size > 1) parallel.layers_per_virtual_stage.clear();
   parallel.virtual_pipeline_size = 1;
+  parallel.microbatch_group_size = 0;
   parallel.overlap_grad_reduce = false;
   parallel.overlap_param_gather = false;
   parallel.overlap_tp_comm = false;

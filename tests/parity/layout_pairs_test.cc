@@ -19,18 +19,29 @@ const std::set<std::string> kForbidden = {
     "tensor=4 with context=4-all-to-all",
     // A ring merges partial outputs by a log-sum-exp that unfused attention does not keep.
     "context=2-ring with flash=no", "context=4-ring with flash=no",
-    // Without experts nothing to place on ranks.
+    // Without experts nothing to place on ranks; tensor ranks route tokens of their own alone,
+    // which they have under sequence parallelism.
     "experts=none with expert=2", "experts=none with expert=4",
+    "experts=none with whole-experts=yes", "tensor=1 with whole-experts=yes",
+    "whole-experts=yes with sequence=no", "experts=alike with scatter-gather=yes",
+    "experts=and-shared with scatter-gather=yes", "expert=2 with scatter-gather=yes",
+    "expert=4 with scatter-gather=yes", "whole-experts=yes with scatter-gather=yes",
     // One tensor rank, one stage, state that is not sharded or not gathered after the update.
     "tensor=1 with sequence=yes", "tensor=1 with overlap-tp=yes",
     "tensor=1 with scatter-gather=yes", "pipeline=1 with schedule=interleaved",
-    "pipeline=1 with uneven=yes", "pipeline=1 with overlap-pp=yes",
-    "pipeline=1 with scatter-gather=yes", "zero=0 with hybrid=yes", "zero=0 with overlap-param=yes",
-    "zero=3 with overlap-param=yes",
+    "pipeline=1 with schedule=interleaved-in-fours", "pipeline=1 with uneven=yes",
+    "pipeline=1 with overlap-pp=yes", "pipeline=1 with scatter-gather=yes",
+    "zero=0 with hybrid=yes", "zero=0 with overlap-param=yes", "zero=3 with overlap-param=yes",
     // Sequence parallelism sends shares of a transfer already.
     "sequence=yes with scatter-gather=yes",
-    // Interleaving takes micro-batches in rounds of pp.
-    "microbatches=1 with schedule=interleaved"};
+    // Interleaving takes micro-batches in rounds of pp, or of four.
+    "microbatches=1 with schedule=interleaved", "microbatches=1 with schedule=interleaved-in-fours",
+    "microbatches=2 with schedule=interleaved-in-fours"};
+
+// Planned, but refused by engine::CheckExecutable: weight passes of shared experts, and of
+// parameters that are gone once their layer's backward pass has ended.
+const std::set<std::string> kNotExecuted = {"experts=and-shared with schedule=zb-h1",
+                                            "zero=3 with schedule=zb-h1"};
 
 std::set<std::string> Names(const std::vector<ValuePair>& pairs) {
   std::set<std::string> names;
@@ -59,17 +70,16 @@ std::vector<ValuePair> AllPairsOfChoices() {
   return AllPairs(num_values);
 }
 
-TEST(LayoutPairsTest, EveryPairOfChoicesThatTheEngineExecutesIsTrained) {
+TEST(LayoutPairsTest, EveryPairOfChoicesIsTrainedOrHasAReason) {
   const LayoutCover& cover = CoverOfLayouts();
   const std::set<ValuePair> trained = TrainedPairs();
-  const std::set<std::string> refused = Names(cover.refused);
   const std::vector<ValuePair> all = AllPairsOfChoices();
   for (const ValuePair& pair : all) {
     const std::string name = ToString(pair);
-    const bool has_reason = kForbidden.contains(name) || refused.contains(name);
+    const bool has_reason = kForbidden.contains(name) || kNotExecuted.contains(name);
     EXPECT_NE(trained.contains(pair), has_reason) << name;
   }
-  std::printf("%zu pairs of choices: %zu in %zu trainings, %zu forbidden, %zu not executed yet\n",
+  std::printf("%zu pairs of choices: %zu in %zu trainings, %zu forbidden, %zu not executed\n",
               all.size(), trained.size(), cover.trainings.size(), cover.forbidden.size(),
               cover.refused.size());
 }
@@ -78,23 +88,8 @@ TEST(LayoutPairsTest, OnlyPairsThatCannotBeAreForbidden) {
   EXPECT_EQ(Names(CoverOfLayouts().forbidden), kForbidden);
 }
 
-// A pair that the engine refuses has a value that it refuses with all others, or needs one: what
-// is sharded on one data rank is sharded over context ranks.
-const std::set<std::string> kNeedsContextRanks = {"data=1 with zero=1",
-                                                  "data=1 with overlap-grad=yes"};
-
-TEST(LayoutPairsTest, WhatIsExecutedIsExecutedWithEverythingElse) {
-  std::set<std::pair<int, int>> executed;  // axis, value
-  for (const ValuePair& pair : TrainedPairs()) {
-    executed.insert({pair.first_factor, pair.first_value});
-    executed.insert({pair.second_factor, pair.second_value});
-  }
-  for (const ValuePair& pair : CoverOfLayouts().refused) {
-    if (kNeedsContextRanks.contains(ToString(pair))) continue;
-    EXPECT_FALSE(executed.contains({pair.first_factor, pair.first_value}) &&
-                 executed.contains({pair.second_factor, pair.second_value}))
-        << ToString(pair);
-  }
+TEST(LayoutPairsTest, TheEngineRefusesNoFurtherPair) {
+  EXPECT_EQ(Names(CoverOfLayouts().refused), kNotExecuted);
 }
 
 TEST(LayoutPairsTest, TheTrainingsKeepTheRules) {

@@ -87,6 +87,12 @@ std::vector<CoverValue> ScheduleValues() {
                         draft.plan.parallel.virtual_pipeline_size = has_chunks ? 2 : 1;
                       }});
   }
+  // Micro-batches that take turns at a chunk: more than there are stages.
+  values.push_back({"interleaved-in-fours", [](CoverDraft& draft) {
+                      draft.plan.parallel.schedule = spec::ScheduleKind::kInterleaved;
+                      draft.plan.parallel.virtual_pipeline_size = 2;
+                      draft.plan.parallel.microbatch_group_size = 4;
+                    }});
   return values;
 }
 
@@ -134,6 +140,8 @@ std::vector<CoverAxis> LayoutAxes() {
       size_axis("data", {1, 2, 4}, &ParallelSpec::data_parallel_size),
       {"context", ContextValues()},
       size_axis("expert", {1, 2, 4}, &ParallelSpec::expert_parallel_size),
+      SwitchAxis("whole-experts",
+                 [](CoverDraft& draft) { draft.plan.parallel.expert_tensor_parallel_size = 1; }),
       switch_axis("sequence", &ParallelSpec::sequence_parallel),
       size_axis("zero", {0, 1, 2, 3}, &ParallelSpec::zero_stage),
       SwitchAxis("hybrid", [](CoverDraft& draft) { draft.is_hybrid = true; }),
@@ -194,6 +202,13 @@ void Finish(CoverDraft& draft) {
   spec::ParallelSpec& parallel = plan.parallel;
   const int num_stages = parallel.pipeline_parallel_size * parallel.virtual_pipeline_size;
   plan.model.num_layers = std::max(4, num_stages);
+  if (plan.model.moe) {
+    // What the engine's experts have not: biases, and a shared expert's gate without a gated MLP.
+    plan.model.mlp_bias = false;
+    if (plan.model.activation != spec::ActivationKind::kSwiGlu) {
+      plan.model.moe->shared_expert_gate = false;
+    }
+  }
   plan.num_devices = spec::WorldSize(parallel);
   parallel.micro_batch_size =
       kGlobalBatchSize / (parallel.data_parallel_size * draft.num_microbatches);

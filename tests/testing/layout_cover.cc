@@ -24,6 +24,7 @@ int NumIdleChoices(const CoverDraft& draft) {
   };
   needs(parallel.sequence_parallel, has_tensor);
   needs(parallel.overlap_tp_comm, has_tensor);
+  needs(parallel.expert_tensor_parallel_size == 1, has_tensor && draft.plan.model.moe.has_value());
   needs(parallel.overlap_pp_comm, has_stages);
   needs(parallel.scatter_gather_transfers, has_tensor && has_stages && !parallel.sequence_parallel);
   needs(draft.is_uneven, has_stages);
