@@ -93,6 +93,20 @@ void AddChoices(CLI::App& command, JobOptions& options) {
               "as stages")
       ->check(CLI::NonNegativeNumber)
       ->group("Layout");
+  AddOptional(command, "--schedule", options.schedule, "gpipe|1f1b|interleaved|zb-h1")
+      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zb-h1"}))
+      ->group("Layout");
+  command
+      .add_option("--layers-per-virtual-stage", options.layers_per_virtual_stage,
+                  "Layers of each virtual stage, comma-separated (default: even)")
+      ->delimiter(',')
+      ->group("Layout");
+  AddOptional(command, "--rank-order", options.rank_order,
+              "Order of the axes over ranks, fastest first (default tp-cp-ep-dp-pp)")
+      ->group("Layout");
+}
+
+void AddSwitches(CLI::App& command, JobOptions& options) {
   command
       .add_flag("--offload-optimizer", options.offload_optimizer,
                 "Optimizer state and update on the host")
@@ -108,17 +122,6 @@ void AddChoices(CLI::App& command, JobOptions& options) {
   command
       .add_flag("--overlap-pp-comm,--overlap-p2p-communication", options.overlap_pp_comm,
                 "Transfers between stages beside other micro-batches' passes")
-      ->group("Layout");
-  AddOptional(command, "--schedule", options.schedule, "gpipe|1f1b|interleaved|zb-h1")
-      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zb-h1"}))
-      ->group("Layout");
-  command
-      .add_option("--layers-per-virtual-stage", options.layers_per_virtual_stage,
-                  "Layers of each virtual stage, comma-separated (default: even)")
-      ->delimiter(',')
-      ->group("Layout");
-  AddOptional(command, "--rank-order", options.rank_order,
-              "Order of the axes over ranks, fastest first (default tp-cp-ep-dp-pp)")
       ->group("Layout");
 }
 
@@ -180,6 +183,7 @@ void AddJobOptions(CLI::App& command, JobOptions& options) {
   AddProgram(command, options);
   AddAxes(command, options);
   AddChoices(command, options);
+  AddSwitches(command, options);
   AddBatch(command, options);
   AddTraining(command, options);
 }
@@ -188,6 +192,7 @@ void AddLayoutAndTrainingOptions(CLI::App& command, JobOptions& options) {
   AddProgram(command, options);
   AddAxes(command, options);
   AddChoices(command, options);
+  AddSwitches(command, options);
   AddTraining(command, options);
 }
 
