@@ -93,7 +93,9 @@ TEST(DeviceGraphTest, MarksWithinAGraphHaveTheTimesOfEveryLaunch) {
       EXPECT_EQ(backend.Mark(), 2U);
     });
     for (int launch = 0; launch < 3; ++launch) {
-      if (launch > 0) EXPECT_EQ(backend.Mark(), 0U);
+      if (launch > 0) {
+        EXPECT_EQ(backend.Mark(), 0U);
+      }
       backend.Launch(*graph);
       EXPECT_EQ(backend.Mark(), 3U);
       const std::vector<double> times_s = backend.TakeMarks();
