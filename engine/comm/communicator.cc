@@ -1,6 +1,7 @@
 #include "engine/comm/communicator.h"
 
 #include <cstddef>
+#include <numeric>
 
 #include "cost_model/base/check.h"
 
@@ -89,6 +90,33 @@ void CheckAllGather(const Communicator& comm, const void* input, const void* out
                 comm.name(), ": input overlaps output outside the rank's own block");
 }
 
+void CheckAllToAllV(const Communicator& comm, const void* input,
+                    std::span<const int64_t> send_counts, const void* output,
+                    std::span<const int64_t> receive_counts, DType dtype) {
+  const auto size = static_cast<size_t>(comm.size());
+  TESSERA_CHECK(send_counts.size() == size && receive_counts.size() == size, comm.name(), " of ",
+                size, ": ", send_counts.size(), " counts to send, ", receive_counts.size(),
+                " to receive");
+  const auto sum = [&](std::span<const int64_t> counts) {
+    int64_t elements = 0;
+    for (const int64_t count : counts) {
+      TESSERA_CHECK(count >= 0, comm.name(), ": count ", count);
+      elements += count;
+    }
+    return elements;
+  };
+  const int64_t num_sent = sum(send_counts);
+  const int64_t num_received = sum(receive_counts);
+  CheckBuffer(comm, input, num_sent);
+  CheckBuffer(comm, output, num_received);
+  const int rank = comm.rank();
+  TESSERA_CHECK(send_counts[rank] == receive_counts[rank], comm.name(), ": rank ", rank, " sends ",
+                send_counts[rank], " elements to itself and receives ", receive_counts[rank]);
+  TESSERA_CHECK(
+      !Overlap(input, num_sent * SizeBytes(dtype), output, num_received * SizeBytes(dtype)),
+      comm.name(), ": input and output of an all-to-all overlap");
+}
+
 OpRecord AllReduceRecord(int64_t count, int size, int axis, ReduceOp op) {
   return {OpKind::kAllReduce, {count, size, axis, static_cast<int64_t>(op)}};
 }
@@ -133,6 +161,16 @@ void Communicator::AllToAll(const void* input, void* output, int64_t count, DTyp
   const ReportedOp reported(CollectiveObserver(),
                             {OpKind::kAllToAll, {count * size(), size(), axis_}});
   DoAllToAll(input, output, count, dtype);
+}
+
+void Communicator::AllToAllV(const void* input, std::span<const int64_t> send_counts, void* output,
+                             std::span<const int64_t> receive_counts, DType dtype,
+                             int64_t token_copies) {
+  CheckAllToAllV(*this, input, send_counts, output, receive_counts, dtype);
+  const int64_t num_sent = std::accumulate(send_counts.begin(), send_counts.end(), int64_t{0});
+  const ReportedOp reported(CollectiveObserver(),
+                            {OpKind::kAllToAll, {num_sent, size(), axis_, token_copies}});
+  DoAllToAllV(input, send_counts, output, receive_counts, dtype);
 }
 
 void Communicator::Barrier() {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "cost_model/base/dtype.h"
@@ -55,6 +56,11 @@ class Communicator {
   void Broadcast(void* data, int64_t count, base::DType dtype, int root);
   // Block r of `input` (count elements) goes to rank r; block r of `output` comes from it.
   void AllToAll(const void* input, void* output, int64_t count, base::DType dtype);
+  // The same with blocks of any length, one behind the other: `send_counts` and `receive_counts`
+  // [size()] are elements to and from each rank, and what a rank sends to another must be what that
+  // one receives from it. `token_copies` goes into the record, see base::OpKind::kAllToAll.
+  void AllToAllV(const void* input, std::span<const int64_t> send_counts, void* output,
+                 std::span<const int64_t> receive_counts, base::DType dtype, int64_t token_copies);
   void Barrier();
 
   // Asynchronous forms: buffers must stay alive and untouched until Wait.
@@ -99,6 +105,8 @@ class Communicator {
                                                   base::DType dtype) = 0;
   virtual void DoBroadcast(void* data, int64_t count, base::DType dtype, int root) = 0;
   virtual void DoAllToAll(const void* input, void* output, int64_t count, base::DType dtype) = 0;
+  virtual void DoAllToAllV(const void* input, std::span<const int64_t> send_counts, void* output,
+                           std::span<const int64_t> receive_counts, base::DType dtype) = 0;
   virtual void DoBarrier() = 0;
   // Null between GroupStart and GroupEnd: the operation then completes at GroupEnd.
   virtual std::unique_ptr<CommHandle> DoSend(const void* data, int64_t count, base::DType dtype,

@@ -138,6 +138,33 @@ void NcclCommunicator::DoAllToAll(const void* input, void* output, int64_t count
   Post("all-to-all", exchange)->Wait();
 }
 
+void NcclCommunicator::DoAllToAllV(const void* input, std::span<const int64_t> send_counts,
+                                   void* output, std::span<const int64_t> receive_counts,
+                                   DType dtype) {
+  if (size() == 1) {
+    CopyAlone(input, output, send_counts[0] * SizeBytes(dtype))->Wait();
+    return;
+  }
+  const auto exchange = [&](ncclComm_t comm, cudaStream_t stream) {
+    const auto* from = static_cast<const std::byte*>(input);
+    auto* to = static_cast<std::byte*>(output);
+    ncclResult_t result = ncclGroupStart();
+    for (int peer = 0; peer < size() && result == ncclSuccess; ++peer) {
+      const NcclElements sent = NcclElementsOf(send_counts[peer], dtype);
+      const NcclElements received = NcclElementsOf(receive_counts[peer], dtype);
+      if (sent.count > 0) result = ncclSend(from, sent.count, sent.type, peer, comm, stream);
+      if (received.count > 0 && result == ncclSuccess) {
+        result = ncclRecv(to, received.count, received.type, peer, comm, stream);
+      }
+      from += send_counts[peer] * SizeBytes(dtype);
+      to += receive_counts[peer] * SizeBytes(dtype);
+    }
+    const ncclResult_t end = ncclGroupEnd();
+    return result == ncclSuccess ? end : result;
+  };
+  Post("all-to-all", exchange)->Wait();
+}
+
 void NcclCommunicator::DoBarrier() {
   if (size() == 1) return;
   Post("barrier", [&](ncclComm_t comm, cudaStream_t stream) {

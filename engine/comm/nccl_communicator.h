@@ -50,6 +50,8 @@ class NcclCommunicator final : public Communicator {
                                           base::DType dtype) override;
   void DoBroadcast(void* data, int64_t count, base::DType dtype, int root) override;
   void DoAllToAll(const void* input, void* output, int64_t count, base::DType dtype) override;
+  void DoAllToAllV(const void* input, std::span<const int64_t> send_counts, void* output,
+                   std::span<const int64_t> receive_counts, base::DType dtype) override;
   void DoBarrier() override;
   std::unique_ptr<CommHandle> DoSend(const void* data, int64_t count, base::DType dtype, int peer,
                                      int tag) override;

@@ -1,6 +1,7 @@
 #include "engine/comm/staged_communicator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "engine/comm/blocked_timer.h"
@@ -189,6 +190,22 @@ void StagedCommunicator::DoAllToAll(const void* input, void* output, int64_t cou
   CopyIn(sent.data(), input, num_bytes);
   inner_.AllToAll(sent.data(), received.data(), count, dtype);
   CopyOut({received.data(), output, num_bytes});
+  GiveBack(std::move(sent));
+  GiveBack(std::move(received));
+}
+
+void StagedCommunicator::DoAllToAllV(const void* input, std::span<const int64_t> send_counts,
+                                     void* output, std::span<const int64_t> receive_counts,
+                                     DType dtype) {
+  const BlockedTimer timer(blocked_s_);
+  const auto bytes_of = [&](std::span<const int64_t> counts) {
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0}) * SizeBytes(dtype);
+  };
+  Block sent = Take(bytes_of(send_counts));
+  Block received = Take(bytes_of(receive_counts));
+  CopyIn(sent.data(), input, bytes_of(send_counts));
+  inner_.AllToAllV(sent.data(), send_counts, received.data(), receive_counts, dtype, 0);
+  CopyOut({received.data(), output, bytes_of(receive_counts)});
   GiveBack(std::move(sent));
   GiveBack(std::move(received));
 }

@@ -134,6 +134,39 @@ TEST_P(DeviceCollectivesTest, DataThatOnlyTravelsMayHaveAnyType) {
   });
 }
 
+// Rank r sends (2 r + 3 t) % 4 elements to rank t: some none.
+int64_t BlockLength(int source, int target) { return (2 * source + 3 * target) % 4; }
+
+TEST_P(DeviceCollectivesTest, BlocksOfAnyLengthReachTheirRanks) {
+  Run([&](RankDevice& device) {
+    Communicator& world = device.world();
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt32}) {
+      const int rank = world.rank();
+      std::vector<int64_t> to, from;
+      int64_t num_sent = 0;
+      Bytes expected;
+      for (int peer = 0; peer < world.size(); ++peer) {
+        to.push_back(BlockLength(rank, peer));
+        from.push_back(BlockLength(peer, rank));
+        num_sent += to.back();
+        // The peer's blocks for the ranks before this one come first.
+        int64_t begin = 0, length = 0;
+        for (int target = 0; target < world.size(); ++target) {
+          if (target < rank) begin += BlockLength(peer, target);
+          length += BlockLength(peer, target);
+        }
+        const Bytes block = Slice(TestElements(peer, length, dtype), begin * SizeBytes(dtype),
+                                  from.back() * SizeBytes(dtype));
+        expected.insert(expected.end(), block.begin(), block.end());
+      }
+      const OnDevice input(device.backend(), TestElements(rank, num_sent, dtype));
+      const OnDevice output(device.backend(), expected.size());
+      world.AllToAllV(input.data(), to, output.data(), from, dtype, 1);
+      EXPECT_TRUE(output.Get() == expected) << base::ToString(dtype) << ", rank " << rank;
+    }
+  });
+}
+
 TEST_P(DeviceCollectivesTest, GroupsTalkSideBySideOverTheirOwnRanks) {
   Run([&](RankDevice& device) {
     Communicator& world = device.world();

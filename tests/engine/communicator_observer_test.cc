@@ -44,6 +44,11 @@ TEST(CommunicatorObserverTest, EveryOperationIsReportedWithItsShape) {
     world.AllGather(a.data(), b.data(), 7, DType::kFloat32);
     world.Broadcast(a.data(), 9, DType::kFloat32, 1);
     world.AllToAll(a.data(), b.data(), 4, DType::kFloat32);
+    const std::vector<int64_t> to =
+        world.rank() == 0 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{3, 4};
+    const std::vector<int64_t> from =
+        world.rank() == 0 ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{2, 4};
+    world.AllToAllV(a.data(), to, b.data(), from, DType::kFloat32, 2);
     world.Barrier();
     world.Send(a.data(), 3, DType::kFloat32, peer, 0);
     world.Recv(b.data(), 3, DType::kFloat32, peer, 0);
@@ -58,6 +63,7 @@ TEST(CommunicatorObserverTest, EveryOperationIsReportedWithItsShape) {
         {OpKind::kAllGather, {14, 2, 3}},
         {OpKind::kBroadcast, {9, 2, 3}},
         {OpKind::kAllToAll, {8, 2, 3}},
+        {OpKind::kAllToAll, {world.rank() == 0 ? 3 : 7, 2, 3, 2}},
         {OpKind::kBarrier, {2, 3}},
         {OpKind::kSend, {3}},
         {OpKind::kRecv, {3}},
