@@ -41,6 +41,13 @@ int FullAttentionInterval(HuggingFaceConfig& config) {
 
 }  // namespace
 
+void ReadAuxiliaryLoss(HuggingFaceConfig& config, double standard, MoeSpec& moe) {
+  const bool is_added = config.FlagOr("output_router_logits", false);
+  const json* coefficient = config.Optional("router_aux_loss_coef");
+  if (!is_added || (coefficient != nullptr && *coefficient == 0)) return;
+  moe.auxiliary_loss_coefficient = config.NumberOr("router_aux_loss_coef", standard);
+}
+
 void ReadQwenExperts(HuggingFaceConfig& config, ModelSpec& model) {
   MoeSpec& moe = model.moe.emplace();
   moe.num_experts = config.Count("num_experts");
@@ -49,6 +56,8 @@ void ReadQwenExperts(HuggingFaceConfig& config, ModelSpec& model) {
   moe.shared_expert_ffn_hidden_size = config.SizeOr("shared_expert_intermediate_size", 0);
   moe.shared_expert_gate = moe.shared_expert_ffn_hidden_size > 0;
   moe.num_leading_dense_layers = LeadingLayers(config, "mlp_only_layers");
+  moe.normalized_router_weights = config.FlagOr("norm_topk_prob", false);
+  ReadAuxiliaryLoss(config, /*standard=*/0.001, moe);
   config.Only("decoder_sparse_step", 1, "1 (experts in every layer)");
 }
 
@@ -68,6 +77,7 @@ void ReadDeepSeekForms(HuggingFaceConfig& config, ModelSpec& model) {
   moe.num_experts = config.Count("n_routed_experts");
   moe.experts_per_token = config.Count("num_experts_per_tok");
   moe.expert_ffn_hidden_size = config.Size("moe_intermediate_size");
+  moe.normalized_router_weights = config.FlagOr("norm_topk_prob", true);
   const json* shared = config.Optional("n_shared_experts");
   if (shared != nullptr && *shared != 0) {
     moe.shared_expert_ffn_hidden_size =

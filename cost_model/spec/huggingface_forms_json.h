@@ -7,6 +7,9 @@
 
 namespace tessera::spec {
 
+// The loss that balances the load, which transformers adds only where routers' logits are an output
+// of the model. `standard`: its coefficient where the config says none.
+void ReadAuxiliaryLoss(HuggingFaceConfig& config, double standard, MoeSpec& moe);
 void ReadQwenExperts(HuggingFaceConfig& config, ModelSpec& model);
 // DeepSeek-V2, V3 and Kimi K2; without "n_routed_experts" a dense model.
 void ReadDeepSeekForms(HuggingFaceConfig& config, ModelSpec& model);

@@ -165,6 +165,7 @@ ModelSpec ReadRotaryFamily(Config& config, const FamilyDefaults& defaults) {
     model.moe = MoeSpec{.num_experts = config.Count("num_local_experts"),
                         .experts_per_token = config.Count("num_experts_per_tok"),
                         .expert_ffn_hidden_size = model.ffn_hidden_size};
+    ReadAuxiliaryLoss(config, /*standard=*/0.001, *model.moe);
     config.Only("router_jitter_noise", 0.0, "0");
   }
   return model;

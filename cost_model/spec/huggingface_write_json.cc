@@ -58,28 +58,35 @@ struct Family {
   const char* architecture;
 };
 
+// The z-loss, which no config has, is of training alone.
+Family ExpertFamilyOf(const ModelSpec& model) {
+  const MoeSpec& moe = *model.moe;
+  const bool is_mixtral = IsMixtral(model);
+  const std::string family =
+      is_mixtral ? " (as every mixtral model)" : " (as every qwen2_moe model)";
+  Require(moe.capacity_factor == 0 && !moe.forced_uniform_routing, "moe",
+          "a capacity or forced routing", "neither");
+  Require(!model.attention_output_bias && !model.mlp_bias, "attention_output_bias, mlp_bias",
+          Concat(YesNo(model.attention_output_bias), ", ", YesNo(model.mlp_bias)),
+          "false, false" + family);
+  Require(model.qkv_bias != is_mixtral, "qkv_bias", YesNo(model.qkv_bias),
+          YesNo(!is_mixtral) + family);
+  if (is_mixtral) {
+    Require(moe.expert_ffn_hidden_size == model.ffn_hidden_size, "ffn_hidden_size",
+            Concat(model.ffn_hidden_size), Concat("the experts' ", moe.expert_ffn_hidden_size));
+    return {"mixtral", "MixtralForCausalLM"};
+  }
+  Require(moe.shared_expert_gate, "moe.shared_expert_gate", "false", "true" + family);
+  return {"qwen2_moe", "Qwen2MoeForCausalLM"};
+}
+
 // By what tells them apart: experts, and the biases of q, k and v without one of the output.
 Family RotaryFamilyOf(const ModelSpec& model) {
   Require(
       !model.mla && !model.sliding_window && !model.qk_norm && model.num_multi_token_layers == 0,
       "mla, sliding_window, qk_norm, num_multi_token_layers", "one of them",
       "none (config files of such models can be read, not written)");
-  if (model.moe) {
-    const MoeSpec mixtral{.num_experts = model.moe->num_experts,
-                          .experts_per_token = model.moe->experts_per_token,
-                          .expert_ffn_hidden_size = model.moe->expert_ffn_hidden_size};
-    Require(*model.moe == mixtral, "moe", "shared experts, leading dense layers or a capacity",
-            "none (as every mixtral model)");
-    Require(!model.qkv_bias && !model.attention_output_bias && !model.mlp_bias,
-            "qkv_bias, attention_output_bias, mlp_bias",
-            Concat(YesNo(model.qkv_bias), ", ", YesNo(model.attention_output_bias), ", ",
-                   YesNo(model.mlp_bias)),
-            "false, false, false (as every mixtral model)");
-    Require(model.moe->expert_ffn_hidden_size == model.ffn_hidden_size, "ffn_hidden_size",
-            Concat(model.ffn_hidden_size),
-            Concat("the experts' ", model.moe->expert_ffn_hidden_size));
-    return {"mixtral", "MixtralForCausalLM"};
-  }
+  if (model.moe) return ExpertFamilyOf(model);
   if (model.qkv_bias && !model.attention_output_bias) {
     Require(!model.mlp_bias, "mlp_bias", "true", "false (as every qwen2 model)");
     return {"qwen2", "Qwen2ForCausalLM"};
@@ -97,6 +104,18 @@ ordered_json RopeScalingConfig(const RopeScaling& scaling) {
           {"original_max_position_embeddings", scaling.original_max_sequence_length}};
 }
 
+void AddQwenExperts(const MoeSpec& moe, ordered_json& config) {
+  config["moe_intermediate_size"] = moe.expert_ffn_hidden_size;
+  config["shared_expert_intermediate_size"] = moe.shared_expert_ffn_hidden_size;
+  config["norm_topk_prob"] = moe.normalized_router_weights;
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = ordered_json::array();
+  for (int layer = 0; layer < moe.num_leading_dense_layers; ++layer) {
+    config["mlp_only_layers"].push_back(layer);
+  }
+  config["use_sliding_window"] = false;
+}
+
 ordered_json RotaryConfig(const ModelSpec& model) {
   Require(model.position == PositionKind::kRope, "position", std::string(ToString(model.position)),
           "rope (as every model with rmsnorm)");
@@ -104,6 +123,7 @@ ordered_json RotaryConfig(const ModelSpec& model) {
           std::string(ToString(model.activation)), "swiglu (as every model with rmsnorm)");
   const Family family = RotaryFamilyOf(model);
   const bool is_llama = std::string(family.model_type) == "llama";
+  const bool is_mixtral = IsMixtral(model);
   ordered_json config = {{"architectures", ordered_json::array({family.architecture})},
                          {"model_type", family.model_type},
                          {"vocab_size", model.vocab_size},
@@ -125,14 +145,22 @@ ordered_json RotaryConfig(const ModelSpec& model) {
     config["mlp_bias"] = model.mlp_bias;
   }
   if (model.moe) {
-    config["num_local_experts"] = model.moe->num_experts;
+    config[is_mixtral ? "num_local_experts" : "num_experts"] = model.moe->num_experts;
     config["num_experts_per_tok"] = model.moe->experts_per_token;
+    config["router_aux_loss_coef"] = model.moe->auxiliary_loss_coefficient;
+    config["output_router_logits"] = model.moe->auxiliary_loss_coefficient > 0;
     config["sliding_window"] = nullptr;
+    if (!is_mixtral) AddQwenExperts(*model.moe, config);
   }
   return config;
 }
 
 }  // namespace
+
+bool IsMixtral(const ModelSpec& model) {
+  return model.moe && model.moe->shared_expert_ffn_hidden_size == 0 &&
+         model.moe->num_leading_dense_layers == 0 && model.moe->normalized_router_weights;
+}
 
 std::string WriteHuggingFaceConfig(const ModelSpec& model) {
   ordered_json config =

@@ -173,6 +173,26 @@ void VisitBiasesAndTying(MegatronFields& fields, ModelSpec& model) {
                 Show::kAlways);
 }
 
+// Router weights, losses and forced routing. Megatron-LM's softmax over the chosen experts is ours
+// over all of them, normalised; its loss over a whole micro-batch is read as that over a sequence.
+void VisitRouting(MegatronFields& fields, MoeSpec& moe) {
+  bool is_before_choice = !moe.normalized_router_weights;
+  fields.Flag(kModelField, is_before_choice, {"moe_router_pre_softmax"});
+  moe.normalized_router_weights = !is_before_choice;
+  bool has_balance_loss = true;
+  if (fields.is_reading()) {
+    fields.Choice<bool>(kModelField, has_balance_loss, {"moe_router_load_balancing_type"},
+                        {{"seq_aux_loss", true}, {"aux_loss", true}, {"none", false}}, true);
+  } else if (moe.auxiliary_loss_coefficient > 0) {
+    fields.Write("moe_router_load_balancing_type", "seq_aux_loss");
+  }
+  fields.Number(kModelField, moe.auxiliary_loss_coefficient, {"moe_aux_loss_coeff"}, 0,
+                kNotNegative);
+  if (!has_balance_loss) moe.auxiliary_loss_coefficient = 0;
+  fields.Number(kModelField, moe.z_loss_coefficient, {"moe_z_loss_coeff"}, 0, kNotNegative);
+  fields.Flag(kModelField, moe.forced_uniform_routing, {"moe_router_force_load_balancing"});
+}
+
 void VisitExperts(MegatronFields& fields, ModelSpec& model) {
   MoeSpec moe = model.moe.value_or(MoeSpec{.experts_per_token = 2});
   fields.Section("Experts");
@@ -187,6 +207,7 @@ void VisitExperts(MegatronFields& fields, ModelSpec& model) {
                  {"moe_shared_expert_intermediate_size"}, 0, kCountRange);
   fields.Flag(kModelField, moe.shared_expert_gate, {"moe_shared_expert_gate"});
   fields.Number(kModelField, moe.capacity_factor, {"moe_expert_capacity_factor"}, 0, kNotNegative);
+  VisitRouting(fields, moe);
   VisitMegatronExpertLayers(fields, model.num_layers, moe.num_leading_dense_layers);
   if (has_experts) model.moe = moe;
   if (fields.is_reading()) return;

@@ -35,6 +35,15 @@ struct MoeSpec {
   int num_leading_dense_layers = 0;           // they keep an MLP of ffn_hidden_size
   // Tokens that an expert takes at most, as a multiple of the even share; 0: dropless.
   double capacity_factor = 0;
+  // Whether the router weights of a token's experts are scaled to the sum of 1 (Mixtral), or are
+  // their probabilities among all experts.
+  bool normalized_router_weights = true;
+  // Of each layer's loss that balances the load, over each sequence by itself, and of the mean
+  // square of its routers' log-sum-exp (kernels/op_args.h has both forms); 0: none.
+  double auxiliary_loss_coefficient = 0;
+  double z_loss_coefficient = 0;
+  // For benchmarks and tests: the experts of a token follow from its position, all equally often.
+  bool forced_uniform_routing = false;
   bool operator==(const MoeSpec&) const = default;
 };
 

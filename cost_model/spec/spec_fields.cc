@@ -22,6 +22,11 @@ void VisitMoe(FieldVisitor& fields, MoeSpec& moe) {
   fields.Flag("shared_expert_gate", moe.shared_expert_gate, kOptional);
   fields.Integer("num_leading_dense_layers", moe.num_leading_dense_layers, kCountRange, kOptional);
   fields.Number("capacity_factor", moe.capacity_factor, kNotNegative, kOptional);
+  fields.Flag("normalized_router_weights", moe.normalized_router_weights, kOptional);
+  fields.Number("auxiliary_loss_coefficient", moe.auxiliary_loss_coefficient, kNotNegative,
+                kOptional);
+  fields.Number("z_loss_coefficient", moe.z_loss_coefficient, kNotNegative, kOptional);
+  fields.Flag("forced_uniform_routing", moe.forced_uniform_routing, kOptional);
 }
 
 void VisitMla(FieldVisitor& fields, MlaSpec& mla) {

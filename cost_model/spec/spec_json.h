@@ -35,6 +35,9 @@ std::string WriteCluster(const ClusterSpec& cluster);
 // The config.json that Hugging Face's transformers reads for this model. Throws base::ConfigError
 // for a model that no supported family describes.
 std::string WriteHuggingFaceConfig(const ModelSpec& model);
+// Whether a mixture of experts is of Mixtral's kind there: tokens go to experts alone, in every
+// layer, by weights that sum to 1.
+bool IsMixtral(const ModelSpec& model);
 
 Plan ReadPlan(const std::string& path);
 void WritePlanFile(const Plan& plan, const std::string& path);  // whole or not at all

@@ -229,6 +229,13 @@ class Rules {
           Concat("expert-parallel size ", ep, " needs experts, but the model has 0"));
       return;
     }
+    const int tp = parallel_.tensor_parallel_size;
+    if (tp > 1 && !parallel_.sequence_parallel) {
+      // Each tensor rank would send the same tokens, as Megatron-LM refuses to train.
+      Add("experts with tp need sequence parallelism", tp, 1, "ranks",
+          Concat("with tensor-parallel size ", tp,
+                 " experts need sequence parallelism, so that each rank routes its own tokens"));
+    }
     const int etp = ExpertTensorSize(parallel_);
     if (model_.moe->expert_ffn_hidden_size % etp != 0) {
       Add("expert ffn % etp", etp, model_.moe->expert_ffn_hidden_size, "columns",

@@ -231,6 +231,28 @@ TEST_F(HuggingFaceTest, ExportIsTheInverseOfImport) {
   }
 }
 
+// transformers adds the loss only to models that give out their routers' logits.
+TEST_F(HuggingFaceTest, RoutersSayWhatTheyAdd) {
+  EXPECT_EQ(Load(kMixtral).moe->auxiliary_loss_coefficient, 0);
+  const ModelSpec added =
+      Load(Replaced(kMixtral, "\"output_router_logits\": false", "\"output_router_logits\": true"));
+  EXPECT_EQ(added.moe->auxiliary_loss_coefficient, 0.02);
+  EXPECT_TRUE(added.moe->normalized_router_weights);
+  EXPECT_EQ(Load(WriteHuggingFaceConfig(added)), added);
+  EXPECT_TRUE(Load(kQwen3Moe).moe->normalized_router_weights);
+  EXPECT_FALSE(Load(Replaced(kQwen3Moe, "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"))
+                   .moe->normalized_router_weights);
+}
+
+TEST_F(HuggingFaceTest, ExpertsOfQwenComeBack) {
+  ModelSpec model = LoadModel("qwen1.5-moe-a2.7b");
+  model.moe->num_leading_dense_layers = 2;
+  model.moe->auxiliary_loss_coefficient = 0.001;
+  const std::string config = WriteHuggingFaceConfig(model);
+  EXPECT_THAT(config, HasSubstr("\"Qwen2MoeForCausalLM\""));
+  ExpectSameModel(Load(config), model);
+}
+
 TEST_F(HuggingFaceTest, ExportNamesTheFamily) {
   const std::string llama = WriteHuggingFaceConfig(Load(kLlama31));
   EXPECT_THAT(llama, HasSubstr("\"model_type\": \"llama\""));

@@ -121,6 +121,16 @@ TEST_F(MegatronWriteTest, ExpertsLatentAttentionAndWindowsComeBack) {
   ExpectRoundTrip(model, TrainingOf(model), parallel);
 }
 
+TEST_F(MegatronWriteTest, RoutingComesBack) {
+  ModelSpec model = LoadModel("mixtral-8x7b");
+  ExpectRoundTrip(model, TrainingOf(model), ParallelSpec{});
+  model.moe->normalized_router_weights = false;
+  model.moe->auxiliary_loss_coefficient = 0.02;
+  model.moe->z_loss_coefficient = 0.001;
+  model.moe->forced_uniform_routing = true;
+  ExpectRoundTrip(model, TrainingOf(model), ParallelSpec{});
+}
+
 TEST_F(MegatronWriteTest, InterleavedAndUnevenStagesComeBack) {
   const ModelSpec model = LoadModel("llama3-8b");  // 32 layers
   ParallelSpec parallel = {.pipeline_parallel_size = 4, .virtual_pipeline_size = 2};

@@ -85,6 +85,7 @@ TEST(FindViolationsTest, ExpertsHaveTheirOwnMlpWidth) {
   layout.model.moe =
       MoeSpec{.num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
   layout.parallel.tensor_parallel_size = 4;
+  layout.parallel.sequence_parallel = true;
   EXPECT_THAT(layout.Find(), IsEmpty());
   layout.model.moe->expert_ffn_hidden_size = 66;
   EXPECT_THAT(layout.Find(), Breaks("expert ffn % etp"));
@@ -196,11 +197,23 @@ TEST(FindViolationsTest, ExpertsSpreadOverTheRanksOfAStage) {
   layout.model.moe =
       MoeSpec{.num_experts = 16, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
   layout.parallel.tensor_parallel_size = 2;
+  layout.parallel.sequence_parallel = true;
   layout.parallel.context_parallel_size = 2;
   layout.parallel.data_parallel_size = 2;
   layout.parallel.expert_parallel_size = 8;
   EXPECT_THAT(layout.Find(), Breaks("tp * cp * dp % (etp * ep)"));  // etp is tp: 16 ranks
   layout.parallel.expert_tensor_parallel_size = 1;                  // 8 ranks
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(FindViolationsTest, TensorRanksThatRouteHaveTokensOfTheirOwn) {
+  Layout layout;
+  layout.parallel.tensor_parallel_size = 2;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.model.moe =
+      MoeSpec{.num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
+  EXPECT_THAT(layout.Find(), Breaks("experts with tp need sequence parallelism"));
+  layout.parallel.sequence_parallel = true;
   EXPECT_THAT(layout.Find(), IsEmpty());
 }
 
