@@ -110,8 +110,9 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
                                                         parallel.pipeline_parallel_size, by_chunk) +
                               num_more * by_chunk[0].saved_bytes;
     for (const spec::VirtualStage& chunk : own) {
-      parts.workspace_bytes = std::max(
-          parts.workspace_bytes, spec::ChunkWorkspaceBytes(workspace, transfers[stage], chunk));
+      parts.workspace_bytes =
+          std::max(parts.workspace_bytes,
+                   spec::ChunkWorkspaceBytes(model, workspace, transfers[stage], chunk));
     }
     memory.push_back(AssembleStage(cluster, training, parallel, runtime, parts));
     memory.back().terms =

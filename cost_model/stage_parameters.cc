@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cost_model/base/check.h"
+#include "cost_model/base/math.h"
 #include "cost_model/stage_memory.h"
 
 namespace tessera::cost_model {
@@ -170,11 +171,11 @@ class PartPlacer {
 
   int64_t ExpertElements(int64_t num_experts) const {
     if (num_experts == 0) return 0;
-    const int64_t num_in_layer = items_.expert_layer.num_experts;
+    const int64_t num_layers = num_experts / items_.expert_layer.num_experts;
     const bool by_layer = spec::ReducesEachMicrobatch(parallel_);
     spec::FlatPlacer placer = MakePlacer(/*is_expert=*/true);
-    placer.PlaceTimes(WithoutParts(items_.expert), by_layer ? num_in_layer : num_experts);
-    return placer.Finish() * (by_layer ? num_experts / num_in_layer : 1);
+    placer.PlaceTimes({ExpertsOfLayer()}, by_layer ? 1 : num_layers);
+    return placer.Finish() * (by_layer ? num_layers : 1);
   }
 
   // The fields of `elements` that spec::StateElementsOf fills for parts.
@@ -199,10 +200,15 @@ class PartPlacer {
   }
 
  private:
-  // Experts of a layer lie in one bucket.
-  static std::vector<spec::FlatItem> WithoutParts(std::vector<spec::FlatItem> items) {
-    for (spec::FlatItem& item : items) item.starts_part = item.starts_bucket = false;
-    return items;
+  // The experts of a layer as one item, as no bucket cuts them.
+  spec::FlatItem ExpertsOfLayer() const {
+    int64_t one = 0;
+    for (const spec::FlatItem& item : items_.expert) {
+      if (!item.packed_with_previous) one = base::RoundUp(one, spec::kFlatAlignmentElements);
+      one += item.num_elements;
+    }
+    const int64_t distance = base::RoundUp(one, spec::kFlatAlignmentElements);
+    return {.num_elements = (items_.expert_layer.num_experts - 1) * distance + one};
   }
 
   // Of the parts that the list names, what is sharded, experts included. Of the head these are

@@ -130,8 +130,8 @@ class Stages {
     for (size_t i = stage_; i < parts_.stages.size(); i += num_stages()) {
       numbers_.workspace_bytes =
           std::max(numbers_.workspace_bytes,
-                   spec::ChunkWorkspaceBytes(microbatch_.workspace, (*transfers_)[stage_],
-                                             parts_.stages[i]));
+                   spec::ChunkWorkspaceBytes(costs_.job().model, microbatch_.workspace,
+                                             (*transfers_)[stage_], parts_.stages[i]));
     }
   }
 

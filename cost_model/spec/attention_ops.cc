@@ -70,7 +70,8 @@ void WriteLatentBackward(OpWriter& write) {
   const int64_t kv_latent_width = mla.kv_lora_rank + mla.qk_rope_head_dim;
   write.Add(OpKind::kKeyAssembly, {shape.tokens, shape.heads, shape.head_dim, 1});
   WriteRope(write, shape.heads + 1, mla.qk_rope_head_dim, /*inverse=*/true);
-  write.ColumnParallelBackward(key_value_width, mla.kv_lora_rank, kv_latent_width);
+  write.ColumnParallelBackward(key_value_width, mla.kv_lora_rank,
+                               {.summed_width = kv_latent_width});
   write.RmsNormBackward(shape.local_tokens, mla.kv_lora_rank);
   write.DataGradient(shape.local_tokens, kv_latent_width, shape.hidden);
   write.WeightGradient(shape.local_tokens, kv_latent_width, shape.hidden);

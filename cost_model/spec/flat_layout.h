@@ -42,7 +42,8 @@ std::vector<ParameterSpec> RankParameters(const ModelSpec& model, const Parallel
                                           int expert_rank);
 
 // Buckets close at the first parameter boundary past parallel.bucket_elements (but never between
-// packed parameters). Where each micro-batch's gradients are reduced a bucket is a part of the
+// packed parameters, or among the experts of a layer: a grouped product wants them at equal
+// distances). Where each micro-batch's gradients are reduced a bucket is a part of the
 // model (a layer, the embedding, the head), the word embedding apart. Experts have a gradient group
 // of their own, and so a buffer of their own, right behind that of the others: no bucket holds
 // both. REQUIRES: experts come last.

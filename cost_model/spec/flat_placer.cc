@@ -20,15 +20,16 @@ std::vector<FlatItem> FlatItemsOf(std::span<const ParameterSpec> parameters,
              SliceOf(parameter, TensorSizeOf(parameter, parallel), /*tensor_rank=*/0).num_elements,
          .packed_with_previous = parameter.packed_with_previous,
          .starts_part = starts_part,
-         .starts_bucket = starts_bucket});
+         .starts_bucket = starts_bucket,
+         .in_bucket_of_previous = parameter.is_expert && !starts_part});
   }
   return items;
 }
 
 int64_t FlatPlacer::Place(const FlatItem& item) {
   if (!item.packed_with_previous) {
-    const bool closes = by_part_ ? item.starts_bucket : end_ - bucket_.offset >= bucket_elements_;
-    if (bucket_.num_parameters > 0 && closes) CloseBucket();
+    const bool is_full = !item.in_bucket_of_previous && end_ - bucket_.offset >= bucket_elements_;
+    if (bucket_.num_parameters > 0 && (by_part_ ? item.starts_bucket : is_full)) CloseBucket();
     end_ = base::RoundUp(end_, kFlatAlignmentElements);
   }
   const int64_t offset = end_;

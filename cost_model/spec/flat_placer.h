@@ -14,8 +14,9 @@ namespace tessera::spec {
 struct FlatItem {
   int64_t num_elements = 0;
   bool packed_with_previous = false;
-  bool starts_part = false;    // the first of a layer, of the embedding or of the head
-  bool starts_bucket = false;  // where buckets are parts
+  bool starts_part = false;            // the first of a layer, of the embedding or of the head
+  bool starts_bucket = false;          // where buckets are parts
+  bool in_bucket_of_previous = false;  // whatever its size
   bool operator==(const FlatItem&) const = default;
 };
 // `parameters`: of one gradient group.

@@ -13,19 +13,19 @@ namespace {
 
 using base::OpKind;
 
-// Rows that the tokens of one rank send to their experts: experts_per_token each, or what the
-// experts take at most, every expert filled up (balanced routing either way).
-int64_t RoutedRows(const MoeSpec& moe, int64_t tokens) {
-  const int64_t rows = tokens * moe.experts_per_token;
-  if (moe.capacity_factor <= 0) return rows;
-  const double share = static_cast<double>(rows) / moe.num_experts;
-  return static_cast<int64_t>(std::ceil(share * moe.capacity_factor)) * moe.num_experts;
+// Rows that an expert takes at most from the tokens of one rank; 0: any.
+int64_t ExpertCapacity(const MoeSpec& moe, int64_t tokens) {
+  const double share = static_cast<double>(tokens * moe.experts_per_token) / moe.num_experts;
+  return static_cast<int64_t>(std::ceil(share * moe.capacity_factor));
 }
 
 void FillExpertShape(const MoeSpec& moe, const ParallelSpec& parallel, LocalShape& shape) {
   const int etp = ExpertTensorSize(parallel);
   shape.experts = moe.num_experts / parallel.expert_parallel_size;
-  shape.routed_rows = RoutedRows(moe, shape.local_tokens);
+  shape.expert_capacity = ExpertCapacity(moe, shape.local_tokens);
+  // Every expert filled up, or balanced routing.
+  shape.routed_rows = shape.expert_capacity > 0 ? shape.expert_capacity * moe.num_experts
+                                                : shape.local_tokens * moe.experts_per_token;
   shape.expert_rows = shape.routed_rows * etp;
   shape.expert_ffn = moe.expert_ffn_hidden_size / etp;
   shape.shared_ffn = moe.shared_expert_ffn_hidden_size / parallel.tensor_parallel_size;

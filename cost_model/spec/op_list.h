@@ -34,6 +34,7 @@ struct LocalShape {
   bool sequence_parallel = false;
   // Mixtures of experts, routing balanced.
   int64_t experts = 0;           // held here
+  int64_t expert_capacity = 0;   // rows that an expert takes from a rank at most; 0: dropless
   int64_t routed_rows = 0;       // rows that this rank's tokens send to experts, padding included
   int64_t expert_rows = 0;       // rows that the experts here take; ep does not change their number
   int64_t expert_ffn = 0;        // width of an expert here

@@ -25,20 +25,29 @@ void OpWriter::DataGradient(int64_t rows, int64_t out, int64_t in, Epilogue epil
   Add(OpKind::kMatMul, ProductDims(rows, in, out, MatMulLayout::kNN, epilogue));
 }
 
+void OpWriter::AddDataGradient(int64_t rows, int64_t out, int64_t in) {
+  base::OpDims dims = ProductDims(rows, in, out, MatMulLayout::kNN, Epilogue::kNone);
+  dims[4] = 1;  // accumulates
+  Add(OpKind::kMatMul, dims);
+}
+
 void OpWriter::WeightGradient(int64_t rows, int64_t out, int64_t in) {
   Add(OpKind::kMatMul, ProductDims(out, in, rows, MatMulLayout::kTN, Epilogue::kNone));
 }
 
-void OpWriter::ColumnParallelBackward(int64_t out, int64_t in, int64_t summed_width) {
+void OpWriter::ColumnParallelBackward(int64_t out, int64_t in, const ColumnParallelInput& input) {
+  const int64_t summed_width = input.summed_width > 0 ? input.summed_width : in;
   const bool overlaps = parallel_.overlap_tp_comm;
   if (overlaps) BesideNext([&] { GatherTokens(in); });
   DataGradient(shape_.tokens, out, in);
+  if (input.has_gate) AddDataGradient(shape_.tokens, 1, in);
   if (overlaps && !weights_put_off_) {
     BesideNext([&] { ReducePartialSums(summed_width); });
   } else {
     ReducePartialSums(summed_width);
   }
   if (!overlaps) GatherTokens(in);
+  if (input.has_gate) WeightGradient(shape_.tokens, 1, in);
   WeightGradient(shape_.tokens, out, in);
 }
 
@@ -110,9 +119,16 @@ void OpWriter::ExpertCollective(OpKind kind, int64_t elements, int group_size, A
   if (group_size > 1) Add(kind, {elements, group_size, static_cast<int64_t>(axis)});
 }
 
-void OpWriter::ExchangeRoutedRows() {
+void OpWriter::ContextAllReduce(int64_t elements) {
+  if (parallel_.context_parallel_size == 1) return;
+  Add(OpKind::kAllReduce,
+      {elements, parallel_.context_parallel_size, static_cast<int64_t>(Axis::kContext),
+       static_cast<int64_t>(base::ReduceOp::kSum)});
+}
+
+void OpWriter::ExchangeRoutedRows(int64_t width) {
   if (parallel_.expert_parallel_size == 1) return;
-  Add(OpKind::kAllToAll, {shape_.routed_rows * shape_.hidden, parallel_.expert_parallel_size,
+  Add(OpKind::kAllToAll, {shape_.routed_rows * width, parallel_.expert_parallel_size,
                           static_cast<int64_t>(Axis::kExpert), model_.moe->experts_per_token});
 }
 

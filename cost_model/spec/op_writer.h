@@ -19,6 +19,7 @@ class OpWriter {
   const ParallelSpec& parallel() const { return parallel_; }
   const LocalShape& shape() const { return shape_; }
   bool is_gated() const { return model_.activation == ActivationKind::kSwiGlu; }
+  bool is_recomputed() const { return recomputed_; }
   void set_recomputed(bool recomputed) { recomputed_ = recomputed; }
   // Whether products that give weight gradients run in another pass.
   void set_weights_put_off(bool put_off) { weights_put_off_ = put_off; }
@@ -33,14 +34,20 @@ class OpWriter {
   // dx[rows, in] = dy[rows, out] W[out, in]
   void DataGradient(int64_t rows, int64_t out, int64_t in,
                     base::Epilogue epilogue = base::Epilogue::kNone);
+  // dx[rows, in] += dy[rows, out] W[out, in]
+  void AddDataGradient(int64_t rows, int64_t out, int64_t in);
   // dW[out, in] += dy[rows, out]^T x[rows, in]
   void WeightGradient(int64_t rows, int64_t out, int64_t in);
   // The backward pass of a column-parallel product of tokens gathered under sequence parallelism:
-  // the input's gradient, `summed_width` of it added up over ranks, and the weight's. With
+  // the input's gradient, added up over ranks, and the weight's. With
   // overlap_tp_comm the input is gathered beside the first product and the sum runs beside the
   // second (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2).
-  void ColumnParallelBackward(int64_t out, int64_t in, int64_t summed_width);
-  void ColumnParallelBackward(int64_t out, int64_t in) { ColumnParallelBackward(out, in, in); }
+  struct ColumnParallelInput {
+    int64_t summed_width = 0;  // 0: all of it
+    bool has_gate = false;     // a product with one more column shares the input
+  };
+  void ColumnParallelBackward(int64_t out, int64_t in, const ColumnParallelInput& input);
+  void ColumnParallelBackward(int64_t out, int64_t in) { ColumnParallelBackward(out, in, {}); }
   // The same three for the experts held here, `rows` in all.
   void ExpertLinear(int64_t rows, int64_t out, int64_t in, base::Epilogue epilogue);
   void ExpertDataGradient(int64_t rows, int64_t out, int64_t in, base::Epilogue epilogue);
@@ -66,8 +73,10 @@ class OpWriter {
   void AllReduce(int64_t elements, base::ReduceOp op);
   // Of the expert mesh; nothing where the group is one rank.
   void ExpertCollective(base::OpKind kind, int64_t elements, int group_size, Axis axis);
+  // Over the ranks that hold parts of the same sequences; nothing where one rank holds them whole.
+  void ContextAllReduce(int64_t elements);
   // Rows to the ranks of their experts, or back.
-  void ExchangeRoutedRows();
+  void ExchangeRoutedRows(int64_t width);
 
  private:
   void Collective(base::OpKind kind, int64_t elements);

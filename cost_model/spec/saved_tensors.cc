@@ -8,7 +8,7 @@
 namespace tessera::spec {
 namespace {
 
-constexpr int64_t kStatisticBytes = 4;  // norms, softmax: fp32 in every precision
+constexpr int64_t kStatisticBytes = 4;  // norms, softmax, routers: fp32 in every precision
 constexpr int64_t kTokenBytes = 4;      // token ids and labels: int32
 
 // A norm keeps one (RMSNorm) or two (LayerNorm) numbers a token.
@@ -65,14 +65,23 @@ void AddActivationTensors(const ModelSpec& model, const std::string& prefix, int
 // experts.
 void AddExpertTensors(const ModelSpec& model, const LocalShape& shape, int64_t element_bytes,
                       std::vector<SavedTensor>& saved) {
-  const int64_t router_bytes = shape.local_tokens * model.moe->num_experts * kStatisticBytes;
-  saved.push_back({"router_logits", router_bytes});
-  saved.push_back({"router_probabilities", router_bytes});
+  const MoeSpec& moe = *model.moe;
+  const auto add = [&](const char* name, int64_t elements) {
+    saved.push_back({name, elements * kStatisticBytes});
+  };
+  add("router_probabilities", shape.local_tokens * moe.num_experts);
+  add("router_log_sum_exp", shape.local_tokens);
+  add("router_choice", shape.local_tokens * moe.experts_per_token);
+  add("router_weights", shape.local_tokens * moe.experts_per_token);
+  if (moe.auxiliary_loss_coefficient > 0) add("expert_counts", shape.batch * moe.num_experts);
   saved.push_back({"routed_tokens", shape.expert_rows * shape.hidden * element_bytes});
+  add("routed_weights", shape.expert_rows);
   AddActivationTensors(model, "expert", shape.expert_rows, shape.expert_ffn, element_bytes, saved);
   if (shape.shared_ffn > 0) {
     AddActivationTensors(model, "shared_expert", shape.tokens, shape.shared_ffn, element_bytes,
                          saved);
+    // Two logits' probabilities, their log-sum-exp and the weight of each token.
+    if (moe.shared_expert_gate) add("shared_expert_gate", shape.tokens * 4);
   }
 }
 

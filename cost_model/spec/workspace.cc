@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cost_model/spec/expert_workspace.h"
+
 namespace tessera::spec {
 namespace {
 
@@ -13,22 +15,25 @@ int64_t BackendWorkspaceBytes(const ClusterSpec& cluster) {
   return cluster.shared_compute_units > 0 ? 0 : kGpuWorkspaceBytes;
 }
 
-PassWorkspace::Bytes PassWorkspace::Most(const VirtualStage& stage) const {
+PassWorkspace::Bytes PassWorkspace::Most(const ModelSpec& model, const VirtualStage& stage) const {
   Bytes most;
   const auto add = [&](bool is_there, const Bytes& part) {
     if (!is_there) return;
     most.forward = std::max(most.forward, part.forward);
     most.backward = std::max(most.backward, part.backward);
   };
-  add(stage.num_layers > 0, layer);
+  const PerForm<int> counts = CountForms(model, stage);
+  for (size_t i = 0; i < kNumLayerForms; ++i) {
+    add(counts[i] > 0, FormAt(i).has_experts ? expert_layer : layer);
+  }
   add(stage.has_embedding, embedding);
   add(stage.has_head, head);
   return most;
 }
 
-int64_t ChunkWorkspaceBytes(const PassWorkspace& workspace, const TransferBuffers& transfers,
-                            const VirtualStage& chunk) {
-  const PassWorkspace::Bytes pass = workspace.Most(chunk);
+int64_t ChunkWorkspaceBytes(const ModelSpec& model, const PassWorkspace& workspace,
+                            const TransferBuffers& transfers, const VirtualStage& chunk) {
+  const PassWorkspace::Bytes pass = workspace.Most(model, chunk);
   const int64_t forward = transfers.beside_forward.at(chunk.chunk) * workspace.message_bytes;
   const int64_t backward = transfers.beside_backward.at(chunk.chunk) * workspace.message_bytes;
   return std::max({pass.forward + forward, pass.backward + backward,
@@ -63,6 +68,13 @@ PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& traini
       .embedding = bytes(partial_sums, gradient + gathered),
       .head = bytes(gathered, std::max(input + partial_sums, gradient + gathered)),
       .message_bytes = SentTransferElements(parallel, shape) * element_bytes};
+  if (model.moe) {
+    const ExpertWorkspace experts = ExpertWorkspaceOf(model, training, parallel, shape);
+    workspace.expert_layer = bytes(gradient, gradient);
+    workspace.expert_layer.forward += std::max(partial_sums * element_bytes, experts.forward_bytes);
+    workspace.expert_layer.backward +=
+        std::max(experts.backward_bytes, experts.left_bytes + attention * element_bytes);
+  }
   workspace.head.forward = std::max(workspace.head.forward, t * kLossValuesBytes);
   return workspace;
 }

@@ -11,7 +11,7 @@
 namespace tessera::spec {
 
 // What a step adds up on the device, in double: losses, squares of gradients.
-inline constexpr int64_t kStepSumsBytes = 16;
+inline constexpr int64_t kStepSumsBytes = 32;
 
 // Scratch memory of a GPU's backend, for matrix products (32 MiB is what PyTorch gives cuBLAS from
 // Hopper on), sums and attention (of a sequence of 8192 with heads of 128, cuDNN's backward pass
@@ -29,17 +29,18 @@ struct PassWorkspace {
     int64_t backward = 0;
   };
   // By what the stage has.
-  Bytes layer;
+  Bytes layer;         // a dense one
+  Bytes expert_layer;  // see expert_workspace.h
   Bytes embedding;
   Bytes head;
   int64_t message_bytes = 0;  // of a pipeline transfer, as it is sent
 
-  Bytes Most(const VirtualStage& stage) const;
+  Bytes Most(const ModelSpec& model, const VirtualStage& stage) const;
 };
 
 // Passes of a chunk of a pipeline stage and the transfers beside them.
-int64_t ChunkWorkspaceBytes(const PassWorkspace& workspace, const TransferBuffers& transfers,
-                            const VirtualStage& chunk);
+int64_t ChunkWorkspaceBytes(const ModelSpec& model, const PassWorkspace& workspace,
+                            const TransferBuffers& transfers, const VirtualStage& chunk);
 
 // With T tokens, L of them held here under sequence parallelism (G = T h gathered then, else 0),
 // widths h hidden, f MLP, w its first product's, q of queries, keys and values, o of the

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cost_model/base/error.h"
+#include "cost_model/spec/spec_json.h"
 
 namespace tessera::engine {
 namespace {
@@ -46,6 +47,16 @@ constexpr std::array<NamePair, 10> kLlamaLayer = {{{"attention.norm", "input_lay
 // Below "mlp.experts.<e>." and "block_sparse_moe.experts.<e>.".
 constexpr std::array<NamePair, 3> kExpert = {{{"gate", "w1"}, {"up", "w3"}, {"down", "w2"}}};
 
+constexpr std::array<NamePair, 8> kQwenMoeMlp = {
+    {{"mlp.gate", "mlp.gate_proj"},
+     {"mlp.up", "mlp.up_proj"},
+     {"mlp.down", "mlp.down_proj"},
+     {"mlp.router", "mlp.gate"},
+     {"mlp.shared_expert.gate", "mlp.shared_expert.gate_proj"},
+     {"mlp.shared_expert.up", "mlp.shared_expert.up_proj"},
+     {"mlp.shared_expert.down", "mlp.shared_expert.down_proj"},
+     {"mlp.shared_expert.output_gate", "mlp.shared_expert_gate"}}};
+
 struct Translation {
   std::string name;
   bool transposed = false;
@@ -65,9 +76,15 @@ Translation TranslateInLayer(HuggingFaceFamily family, std::string_view module,
                              std::string_view whole_name) {
   if (family == HuggingFaceFamily::kGpt2) return LookUp(kGpt2Layer, module, whole_name);
   constexpr std::string_view kExperts = "mlp.experts.";
-  if (!module.starts_with(kExperts)) return LookUp(kLlamaLayer, module, whole_name);
+  const bool is_qwen = family == HuggingFaceFamily::kQwenMoe;
+  if (!module.starts_with(kExperts)) {
+    const bool is_mlp = module.starts_with("mlp.") && module != "mlp.norm";
+    return is_qwen && is_mlp ? LookUp(kQwenMoeMlp, module, whole_name)
+                             : LookUp(kLlamaLayer, module, whole_name);
+  }
   const size_t dot = module.find('.', kExperts.size());
   TESSERA_CHECK(dot != std::string_view::npos, whole_name);
+  if (is_qwen) return {std::string(module) + "_proj"};
   return {Concat("block_sparse_moe.experts.", module.substr(kExperts.size(), dot - kExperts.size()),
                  ".", LookUp(kExpert, module.substr(dot + 1), whole_name).name)};
 }
@@ -106,7 +123,10 @@ HuggingFaceFamily HuggingFaceFamilyOf(const spec::ModelSpec& model) {
   const bool is_llama = model.norm == spec::NormKind::kRmsNorm &&
                         model.position == spec::PositionKind::kRope &&
                         model.activation == spec::ActivationKind::kSwiGlu;
-  if (is_llama) return HuggingFaceFamily::kLlama;
+  if (is_llama) {
+    return model.moe && !spec::IsMixtral(model) ? HuggingFaceFamily::kQwenMoe
+                                                : HuggingFaceFamily::kLlama;
+  }
   throw ConfigError("model '" + model.name + "'", "",
                     Concat("norm ", ToString(model.norm), ", position ", ToString(model.position),
                            ", activation ", ToString(model.activation)),

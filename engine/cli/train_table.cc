@@ -58,6 +58,7 @@ void PrintTimes(const spec::StepReport& predicted, const spec::StepReport& measu
   row("  forward", p.forward_s, m.forward_s);
   row("  backward", p.backward_s + p.recompute_s, m.backward_s + m.recompute_s);
   row("  tensor comm.", p.tp_comm_s, m.tp_comm_s);
+  row("  expert comm.", p.ep_comm_s, m.ep_comm_s);
   row("  pipeline wait", p.pp_comm_s + p.bubble_s, m.pp_comm_s + m.bubble_s);
   row("  data comm.", p.dp_comm_s, m.dp_comm_s);
   row("  optimizer", p.optimizer_s, m.optimizer_s);

@@ -14,7 +14,10 @@ namespace tessera::engine {
 // Where the step's losses add up and what its gradients are of. Changes from step to step.
 struct LossTarget {
   double* sum = nullptr;  // device memory: sum of token losses on this rank
-  float grad_scale = 1;   // gradients are of grad_scale times that sum
+  // The same of the losses of routers, times their coefficients.
+  double* balance_sum = nullptr;
+  double* router_z_sum = nullptr;
+  float grad_scale = 1;  // gradients are of grad_scale times all of these sums
 };
 
 struct LayerContext {
@@ -27,6 +30,7 @@ struct LayerContext {
   spec::LocalShape shape;
   const LossTarget& loss;
   SpanLog& tensor_comm;  // exposed tensor-parallel communication
+  SpanLog& expert_comm;  // and that of experts
   BackwardPart& part;
 
   // In the activations' type.

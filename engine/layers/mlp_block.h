@@ -1,7 +1,7 @@
-// Norm, column-parallel first product, GELU or SwiGLU, row-parallel second product, residual.
-// Shoeybi et al. 2019, arXiv:1909.08053, Fig. 3a.
+// Norm, MLP, residual.
 #pragma once
 
+#include "engine/layers/mlp.h"
 #include "engine/layers/norm.h"
 
 namespace tessera::engine {
@@ -9,8 +9,7 @@ namespace tessera::engine {
 struct MlpStash {
   Buffer input;  // [local_tokens, hidden]: the attention block's result
   NormStash norm;
-  Buffer pre_activation;  // [tokens, ffn], or [tokens, 2 * ffn]: gate, then up
-  Buffer activation;      // [tokens, ffn]
+  MlpTensors mlp;
 };
 
 class MlpBlock {
@@ -25,17 +24,9 @@ class MlpBlock {
   void Backward(MlpStash& stash, Buffer& dy) const;
 
  private:
-  Buffer DownBackward(MlpStash& stash, Buffer& dy) const;
-  Buffer FirstBackward(MlpStash& stash, Buffer& dpre) const;
-  bool is_gated() const { return context_.model.activation == spec::ActivationKind::kSwiGlu; }
-  int64_t first_width() const { return is_gated() ? 2 * context_.shape.ffn : context_.shape.ffn; }
-
   const LayerContext& context_;
   Norm norm_;
-  Parameter first_weight_;  // up, or gate and up one after the other: [first_width, hidden]
-  Parameter first_bias_;
-  Parameter down_weight_;
-  Parameter down_bias_;
+  Mlp mlp_;
 };
 
 }  // namespace tessera::engine

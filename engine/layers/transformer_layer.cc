@@ -11,24 +11,35 @@ Buffer TransformerLayer::Forward(Buffer x, LayerStash& stash) const {
   // behind what stays.
   Buffer y = context_.LocalTokens(Lifetime::kStep);
   ForwardInner(stash);
-  y = mlp_.ForwardFromActivation(stash.mlp, std::move(y));
+  y = moe_ ? moe_->ForwardFromActivation(stash.moe, std::move(y))
+           : mlp_->ForwardFromActivation(stash.mlp, std::move(y));
   if (is_recomputed_) {
     stash.attention = {};
     stash.mlp = {};
+    stash.moe.DropTensors();
   }
   return y;
 }
 
 // All that the backward pass reads.
 void TransformerLayer::ForwardInner(LayerStash& stash) const {
-  stash.mlp.input = attention_.Forward(stash.input.array(), stash.attention);
-  stash.mlp.input.Retag(MemoryKind::kActivations);
-  mlp_.ForwardToActivation(stash.mlp);
+  Buffer& input = moe_ ? stash.moe.input : stash.mlp.input;
+  input = attention_.Forward(stash.input.array(), stash.attention);
+  input.Retag(MemoryKind::kActivations);
+  if (moe_) {
+    moe_->ForwardToActivation(stash.moe);
+  } else {
+    mlp_->ForwardToActivation(stash.mlp);
+  }
 }
 
 void TransformerLayer::Backward(LayerStash& stash, Buffer& dy) const {
   if (is_recomputed_) ForwardInner(stash);
-  mlp_.Backward(stash.mlp, dy);
+  if (moe_) {
+    moe_->Backward(stash.moe, dy);
+  } else {
+    mlp_->Backward(stash.mlp, dy);
+  }
   attention_.Backward(stash.input.array(), stash.attention, dy);
   stash = {};
 }

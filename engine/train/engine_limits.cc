@@ -11,8 +11,18 @@ namespace {
 // Parts of the model and of the batch's arithmetic that no layer here computes.
 void AddModelLimits(const spec::Plan& plan, std::vector<std::string>& reasons) {
   const spec::ModelSpec& model = plan.model;
-  if (plan.parallel.expert_parallel_size > 1 || model.moe) {
-    reasons.push_back("mixture-of-experts models are planned but not executed yet");
+  if (model.moe && model.mlp_bias) {
+    reasons.push_back("biases of experts are planned but not executed yet");
+  }
+  if (model.moe && model.moe->shared_expert_ffn_hidden_size > 0) {
+    const bool is_gated = model.activation == spec::ActivationKind::kSwiGlu;
+    if (model.moe->shared_expert_gate && !is_gated) {
+      reasons.push_back("gates of shared experts are planned but not executed yet without SwiGLU");
+    }
+    if (plan.parallel.schedule == spec::ScheduleKind::kZeroBubbleH1) {
+      reasons.push_back(
+          "the zb-h1 schedule of shared experts is planned but not executed yet, use 1f1b");
+    }
   }
   if (model.qk_norm) {
     reasons.push_back("norms of queries and keys are planned but not executed yet");

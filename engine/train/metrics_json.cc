@@ -13,10 +13,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json TimeJson(const spec::TimeBreakdown& time) {
-  return {{"forward_s", time.forward_s}, {"backward_s", time.backward_s},
-          {"tp_comm_s", time.tp_comm_s}, {"pp_wait_s", time.bubble_s},
-          {"dp_comm_s", time.dp_comm_s}, {"optimizer_s", time.optimizer_s},
-          {"other_s", time.other_s}};
+  return {{"forward_s", time.forward_s},     {"backward_s", time.backward_s},
+          {"tp_comm_s", time.tp_comm_s},     {"pp_wait_s", time.bubble_s},
+          {"ep_comm_s", time.ep_comm_s},     {"dp_comm_s", time.dp_comm_s},
+          {"optimizer_s", time.optimizer_s}, {"other_s", time.other_s}};
 }
 
 Json MemoryJson(const spec::StageMemory& memory) {
@@ -54,6 +54,10 @@ void MetricsWriter::Write(const StepRow& row) {
                {"model_tflops_per_device", row.model_tflops_per_device},
                {"mfu", row.mfu}};
   json.update(TimeJson(row.result.time));
+  if (row.has_experts) {
+    json["balance_loss"] = row.result.balance_loss;
+    json["router_z_loss"] = row.result.router_z_loss;
+  }
   if (row.result.loss_scale > 0) {
     json["loss_scale"] = row.result.loss_scale;
     json["skipped"] = row.result.skipped;

@@ -77,7 +77,10 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       groups_(device.world(), plan.parallel, plan.model.num_key_value_heads),
       tensor_comm_(backend_),
       shard_comm_(backend_),
-      loss_{.sum = &device_sums()->loss},
+      expert_comm_(backend_),
+      loss_{.sum = &device_sums()->loss,
+            .balance_sum = &device_sums()->balance_loss,
+            .router_z_sum = &device_sums()->router_z_loss},
       context_{.backend = backend_,
                .pool = pool_,
                .groups = groups_,
@@ -87,6 +90,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
                .shape = spec::MakeLocalShape(plan.model, plan.training, plan.parallel),
                .loss = loss_,
                .tensor_comm = tensor_comm_,
+               .expert_comm = expert_comm_,
                .part = part_},
       stages_(
           spec::StagesOf(spec::PartitionStages(plan.model, plan.parallel), groups_.coord.pipeline)),
@@ -160,6 +164,7 @@ void RankTrainer::CallPasses(StepMarks& marks) {
            [&] { optimizer_.AddSquaredNorm(&device_sums()->squared_norm); });
   marks.tensor_comm = tensor_comm_.Take();
   marks.shard_comm = shard_comm_.Take();
+  marks.expert_comm = expert_comm_.Take();
 }
 
 void RankTrainer::RunPasses() {
@@ -185,8 +190,11 @@ void RankTrainer::BeginSums() {
 RankTrainer::StepSums RankTrainer::SumOverRanks(bool stop_requested) {
   DeviceSums of_device;
   backend_.CopyToHost(&of_device, device_sums(), sizeof(of_device));
-  // Every tensor-parallel rank of the last stage knows the loss; one of them tells.
+  // Every tensor-parallel rank of the last stage knows the loss; one of them tells. Of the routers'
+  // losses each knows the part of the tokens that it routes.
   const StepSums mine{.loss = groups_.coord.tensor == 0 ? of_device.loss : 0,
+                      .balance_loss = of_device.balance_loss,
+                      .router_z_loss = of_device.router_z_loss,
                       .squared_norm = of_device.squared_norm,
                       .num_stop_requests = stop_requested ? 1 : 0};
   std::vector<StepSums> all(static_cast<size_t>(host_world_.size()));
@@ -194,6 +202,8 @@ RankTrainer::StepSums RankTrainer::SumOverRanks(bool stop_requested) {
   StepSums sums;
   for (const StepSums& rank : all) {
     sums.loss += rank.loss;
+    sums.balance_loss += rank.balance_loss;
+    sums.router_z_loss += rank.router_z_loss;
     sums.squared_norm += rank.squared_norm;
     sums.num_stop_requests += rank.num_stop_requests;
   }
@@ -202,7 +212,10 @@ RankTrainer::StepSums RankTrainer::SumOverRanks(bool stop_requested) {
 
 // Every rank sees the same sums: all throw, skip or go on.
 bool RankTrainer::Judge(const StepSums& sums, StepResult& result) const {
-  result.loss = sums.loss / static_cast<double>(TokensPerStep(plan_.training));
+  const auto num_tokens = static_cast<double>(TokensPerStep(plan_.training));
+  result.loss = sums.loss / num_tokens;
+  result.balance_loss = sums.balance_loss / num_tokens;
+  result.router_z_loss = sums.router_z_loss / num_tokens;
   result.grad_norm = std::sqrt(sums.squared_norm) / scaler_.scale();
   result.loss_scale = scaler_.is_active() ? scaler_.scale() : 0;
   result.stop = sums.num_stop_requests > 0;

@@ -32,7 +32,10 @@ class DivergedError : public std::runtime_error {
 struct StepResult {
   int64_t step = 0;  // from 1
   int64_t consumed_samples = 0;
-  double loss = 0;       // mean over all tokens of the global batch
+  double loss = 0;  // mean over all tokens of the global batch
+  // Of the routers of all layers, beside the loss: means over all tokens, times the coefficients.
+  double balance_loss = 0;
+  double router_z_loss = 0;
   double grad_norm = 0;  // before clipping
   double lr = 0;
   double step_time_s = 0;
@@ -104,11 +107,15 @@ class RankTrainer {
   // What a step adds up on the device.
   struct DeviceSums {
     double loss = 0;
+    double balance_loss = 0;
+    double router_z_loss = 0;
     double squared_norm = 0;
   };
   // What all ranks learn of each other at the end of a step.
   struct StepSums {
     double loss = 0;
+    double balance_loss = 0;
+    double router_z_loss = 0;
     double squared_norm = 0;
     int64_t num_stop_requests = 0;
   };
@@ -141,6 +148,7 @@ class RankTrainer {
   ProcessGroups groups_;
   SpanLog tensor_comm_;
   SpanLog shard_comm_;
+  SpanLog expert_comm_;
   LossTarget loss_;
   BackwardPart part_;
   LayerContext context_;

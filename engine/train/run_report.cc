@@ -52,7 +52,8 @@ StepRow RunRecorder::Add(const StepResult& result) {
           .consumed_tokens = result.consumed_samples * training.sequence_length,
           .tokens_per_s = rates.tokens_per_s,
           .model_tflops_per_device = rates.model_tflops_per_device,
-          .mfu = rates.mfu};
+          .mfu = rates.mfu,
+          .has_experts = plan_.model.moe.has_value()};
 }
 
 spec::TimeBreakdown RunRecorder::MeanTime() const {

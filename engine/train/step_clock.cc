@@ -22,6 +22,7 @@ spec::TimeBreakdown BreakdownOf(const StepMarks& marks, const std::vector<double
   time.bubble_s = blocked_s;
   auto tensor_comm = marks.tensor_comm.begin();
   auto shard_comm = marks.shard_comm.begin();
+  auto expert_comm = marks.expert_comm.begin();
   // Moves what lies before mark `end` of some communication out of a pass.
   const auto take = [&](auto& comm, const std::vector<MarkedSpan>& all, size_t end, double& pass_s,
                         double& comm_s) {
@@ -41,6 +42,7 @@ spec::TimeBreakdown BreakdownOf(const StepMarks& marks, const std::vector<double
     }
     take(tensor_comm, marks.tensor_comm, end, seconds, time.tp_comm_s);
     take(shard_comm, marks.shard_comm, end, seconds, time.dp_comm_s);
+    take(expert_comm, marks.expert_comm, end, seconds, time.ep_comm_s);
     (action.kind == spec::ActionKind::kForward ? time.forward_s : time.backward_s) += seconds;
   }
   for (const MarkedSpan& wait : marks.pipeline.waits) {

@@ -2,8 +2,9 @@
 // its operations while the host calls them, and read once the device has caught up. On the CPU,
 // where an operation has run when its call returns, that is the host's clock.
 //
-//   forward, backward   passes, less the communication of tensors and shards within them
+//   forward, backward   passes, less the communication within them
 //   tp_comm             from the call of a tensor-parallel collective until its result can be used
+//   ep_comm             the same of what goes to the experts and back
 //   pipeline wait       exchanges of the schedule, or waiting for those under way, and blocked at
 //                       the meeting of all ranks
 //   dp_comm             reducing gradients, gathering parameters, as far as they are not hidden: in
@@ -25,6 +26,7 @@ struct StepMarks {
   MarkedTimeline pipeline;
   std::vector<MarkedSpan> tensor_comm;
   std::vector<MarkedSpan> shard_comm;
+  std::vector<MarkedSpan> expert_comm;
   std::vector<std::pair<spec::PhaseKind, MarkedSpan>> phases;
 };
 

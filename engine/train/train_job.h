@@ -39,6 +39,7 @@ struct StepRow {
   double tokens_per_s = 0;
   double model_tflops_per_device = 0;
   double mfu = 0;
+  bool has_experts = false;  // whose routers have losses of their own
 };
 
 // One rank over the whole run.

@@ -10,6 +10,7 @@
 #include "cost_model/update_cost.h"
 #include "tests/testing/conformance_plans.h"
 #include "tests/testing/conformance_run.h"
+#include "tests/testing/expert_plans.h"
 
 namespace tessera::testing {
 namespace {
@@ -126,6 +127,9 @@ std::vector<NamedPlan> SomePlans(spec::Precision precision) {
 INSTANTIATE_TEST_SUITE_P(Layouts, ConformanceTest, ::testing::ValuesIn(ConformancePlans()),
                          TestNameOf);
 INSTANTIATE_TEST_SUITE_P(Cover, ConformanceTest, ::testing::ValuesIn(CoverPlans()), TestNameOf);
+INSTANTIATE_TEST_SUITE_P(Experts, ConformanceTest, ::testing::ValuesIn(ExpertPlans()), TestNameOf);
+INSTANTIATE_TEST_SUITE_P(Bf16Experts, ConformanceTest,
+                         ::testing::ValuesIn(ExpertPlans(spec::Precision::kBf16)), TestNameOf);
 INSTANTIATE_TEST_SUITE_P(Bf16, ConformanceTest,
                          ::testing::ValuesIn(SomePlans(spec::Precision::kBf16)), TestNameOf);
 INSTANTIATE_TEST_SUITE_P(Fp16, ConformanceTest,

@@ -91,6 +91,42 @@ TEST_P(EmulatedTrainingTest, TheOrderOfStreamsChangesNoBit) {
   }
 }
 
+// Experts over data ranks, and over both data and tensor ranks; of one case, which has routers with
+// a loss of their own.
+class EmulatedExpertTrainingTest : public EmulatedTrainingTest {
+ protected:
+  static std::vector<spec::ParallelSpec> ExpertLayouts() {
+    return {{.data_parallel_size = 2,
+             .expert_parallel_size = 2,
+             .micro_batch_size = 2,
+             .recompute = spec::Recompute::kFull},
+            {.tensor_parallel_size = 2,
+             .data_parallel_size = 2,
+             .expert_parallel_size = 2,
+             .micro_batch_size = 2,
+             .sequence_parallel = true}};
+  }
+};
+
+TEST_P(EmulatedExpertTrainingTest, TrainsAsTheReference) {
+  for (const spec::ParallelSpec& parallel : ExpertLayouts()) {
+    EXPECT_TRUE(TrainAndCompare(
+        GetParam(),
+        CudaOptions(GetParam(), parallel, spec::Precision::kFp32, engine::CommKind::kNccl)));
+  }
+}
+
+TEST_P(EmulatedExpertTrainingTest, RanksThatShareADeviceTrainAsTheReference) {
+  cuda_emulation::SetDeviceCount(1);
+  EXPECT_TRUE(
+      TrainAndCompare(GetParam(), CudaOptions(GetParam(), ExpertLayouts().back(),
+                                              spec::Precision::kFp32, engine::CommKind::kThread)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, EmulatedExpertTrainingTest,
+                         ::testing::Values(LoadExpertGoldenCases().front()),
+                         [](const auto& /*test*/) { return std::string("mixtral"); });
+
 INSTANTIATE_TEST_SUITE_P(Cases, EmulatedTrainingTest, ::testing::ValuesIn(LoadGoldenCases()),
                          [](const auto& test) {
                            std::string name = test.param.name;

@@ -75,8 +75,17 @@ TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
       {[](auto& plan) {
          plan.model.moe =
              spec::MoeSpec{.num_experts = 4, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
+         plan.model.mlp_bias = true;
        },
-       "mixture-of-experts"},
+       "biases of experts"},
+      {[](auto& plan) {
+         plan.model.moe = spec::MoeSpec{.num_experts = 4,
+                                        .experts_per_token = 2,
+                                        .expert_ffn_hidden_size = 64,
+                                        .shared_expert_ffn_hidden_size = 64,
+                                        .shared_expert_gate = true};
+       },
+       "gates of shared experts"},
       {[](auto& plan) { plan.model.sliding_window = spec::SlidingWindowSpec{.size = 16}; },
        "sliding-window"},
       {[](auto& plan) { plan.model.num_multi_token_layers = 1; }, "multi-token"},

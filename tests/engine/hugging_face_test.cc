@@ -28,6 +28,17 @@ using test::TinyQwen2;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+spec::ModelSpec TinyQwenMoe() {
+  spec::ModelSpec model = TinyQwen2();
+  model.moe = spec::MoeSpec{.num_experts = 3,
+                            .experts_per_token = 2,
+                            .expert_ffn_hidden_size = 6,
+                            .shared_expert_ffn_hidden_size = 10,
+                            .shared_expert_gate = true,
+                            .normalized_router_weights = false};
+  return model;
+}
+
 // Loads a folder into one rank and compares a parameter element by element: `expected` takes row
 // and column of the global matrix. Returns how many elements were compared.
 int64_t CheckParameter(const RankState& rank, const std::string& name,
@@ -208,7 +219,7 @@ TEST(HuggingFaceTest, TheExportedConfigDescribesTheSameModel) {
 }
 
 TEST(HuggingFaceTest, ConversionToANativeCheckpointAndBackIsExact) {
-  for (const spec::ModelSpec& model : {TinyGpt2(), TinyLlama(), TinyQwen2()}) {
+  for (const spec::ModelSpec& model : {TinyGpt2(), TinyLlama(), TinyQwen2(), TinyQwenMoe()}) {
     const TestFolder folder;
     test::WriteHuggingFaceFolder(folder.Path("hf"), model, test::TensorsOf(model));
     const std::string checkpoint = ConvertFromHuggingFace(folder.Path("hf"), folder.Path("native"));

@@ -74,7 +74,33 @@ inline TensorList LlamaTensors(const spec::ModelSpec& model, const std::string& 
   return tensors;
 }
 
+// Qwen2MoeForCausalLM, every layer with experts; Qwen2's but for the MLP.
+inline TensorList QwenMoeTensors(const spec::ModelSpec& model, const std::string& prefix) {
+  TensorList tensors;
+  for (const TensorDeclaration& tensor : LlamaTensors(model, prefix)) {
+    if (tensor.name.find(".mlp.") == std::string::npos) tensors.push_back(tensor);
+  }
+  const int64_t h = model.hidden_size;
+  const auto add_mlp = [&](const std::string& mlp, int64_t f) {
+    tensors.push_back({mlp + "gate_proj.weight", {f, h}});
+    tensors.push_back({mlp + "up_proj.weight", {f, h}});
+    tensors.push_back({mlp + "down_proj.weight", {h, f}});
+  };
+  for (int i = 0; i < model.num_layers; ++i) {
+    const std::string mlp = prefix + "layers." + std::to_string(i) + ".mlp.";
+    tensors.push_back({mlp + "gate.weight", {model.moe->num_experts, h}});
+    for (int expert = 0; expert < model.moe->num_experts; ++expert) {
+      add_mlp(mlp + "experts." + std::to_string(expert) + ".", model.moe->expert_ffn_hidden_size);
+    }
+    add_mlp(mlp + "shared_expert.", model.moe->shared_expert_ffn_hidden_size);
+    tensors.push_back({mlp + "shared_expert_gate.weight", {1, h}});
+  }
+  return tensors;
+}
+
 inline TensorList TensorsOf(const spec::ModelSpec& model) {
+  if (model.moe) return QwenMoeTensors(model, "model.");
+
   return model.norm == spec::NormKind::kLayerNorm ? Gpt2Tensors(model, "transformer.")
                                                   : LlamaTensors(model, "model.");
 }

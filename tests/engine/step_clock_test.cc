@@ -29,6 +29,18 @@ StepMarks MadeUpStep() {
 
 const std::vector<double> kTimesS = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
+TEST(StepClockTest, WhatGoesToExpertsIsNoComputation) {
+  StepMarks marks = MadeUpStep();
+  marks.tensor_comm = {{2, 3}};
+  marks.expert_comm = {{1, 2}, {5, 6}, {6, 7}};
+  const spec::TimeBreakdown time = BreakdownOf(marks, kTimesS, /*blocked_s=*/0);
+  EXPECT_DOUBLE_EQ(time.forward_s, 1);
+  EXPECT_DOUBLE_EQ(time.backward_s, 1);
+  EXPECT_DOUBLE_EQ(time.tp_comm_s, 1);
+  EXPECT_DOUBLE_EQ(time.ep_comm_s, 3);
+  EXPECT_DOUBLE_EQ(time.Total(), 12);
+}
+
 TEST(StepClockTest, EachSecondOfAStepCountsOnce) {
   const spec::TimeBreakdown time = BreakdownOf(MadeUpStep(), kTimesS, /*blocked_s=*/0.25);
   EXPECT_DOUBLE_EQ(time.forward_s, 2);

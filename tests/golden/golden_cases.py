@@ -67,6 +67,21 @@ def _qwen2(**changes):
     return config
 
 
+def _mixtral(**changes):
+    config = _llama(num_key_value_heads=4) | {
+        "architectures": ["MixtralForCausalLM"],
+        "model_type": "mixtral",
+        "intermediate_size": 40,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "output_router_logits": False,
+        "router_aux_loss_coef": 0.02,
+        "sliding_window": None,
+    }
+    del config["attention_bias"]
+    return config | changes
+
+
 CASES = {
     "gpt2-tiny": (_gpt2(), _settings()),
     # A vocabulary that no number of ranks divides, an MLP that is not four times as wide.
@@ -94,5 +109,13 @@ CASES = {
     "qwen2-tiny": (
         _qwen2(num_key_value_heads=4, rope_theta=1000000.0),
         _settings(lr_decay_style="linear", lr_decay_steps=8, weight_decay=0.0, adam_beta2=0.99),
+    ),
+    # Two of four experts a token.
+    "mixtral-tiny": (_mixtral(), _settings(lr=0.002)),
+    # Three of eight narrow experts, whose routers add a loss that balances the load.
+    "mixtral-balanced": (
+        _mixtral(num_hidden_layers=2, intermediate_size=16, num_local_experts=8,
+                 num_experts_per_tok=3, output_router_logits=True, router_aux_loss_coef=0.05),
+        _settings(lr=0.002, lr_decay_style="linear", clip_grad=0.5),
     ),
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Makes the golden trainings beside this file, or holds others against the reference program.
 
-    make_golden.py                      write every case into its folder
+    make_golden.py [CASE...]            write every case, or those named, into its folder
     make_golden.py --check FOLDER...    train what each folder holds, print the largest relative
                                         differences from its expected.json
     make_golden.py --check --float32 FOLDER...
@@ -103,6 +103,7 @@ def check(folder, dtype):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE")
     parser.add_argument("--check", nargs="+", metavar="FOLDER")
     parser.add_argument("--float32", action="store_true")
     args = parser.parse_args()
@@ -110,8 +111,8 @@ def main():
         for folder in args.check:
             check(folder, torch.float32 if args.float32 else torch.float64)
     else:
-        for case, (config, settings) in golden_cases.CASES.items():
-            make(case, config, settings)
+        for case in args.cases or golden_cases.CASES:
+            make(case, *golden_cases.CASES[case])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""GPT-2, Llama and Qwen2 in plain PyTorch: slow, literal, and sharing nothing with the engine.
+"""GPT-2, Llama, Qwen2 and Mixtral in plain PyTorch: slow, literal, and sharing nothing with the engine.
 
 A model is a Hugging Face config (a dictionary) and a dictionary of parameters under their Hugging
 Face names; parameter_shapes lists them, logits runs them. Shapes in comments: b samples, s tokens a
-sample, h hidden size, a heads, d head size.
+sample, h hidden size, a heads, d head size, e experts.
 """
 
 import math
@@ -61,10 +61,20 @@ def _llama_shapes(config):
         shapes.update({
             prefix + "self_attn.o_proj.weight": (hidden, q_width),
             prefix + "post_attention_layernorm.weight": (hidden,),
-            prefix + "mlp.gate_proj.weight": (ffn, hidden),
-            prefix + "mlp.up_proj.weight": (ffn, hidden),
-            prefix + "mlp.down_proj.weight": (hidden, ffn),
         })
+        if config["model_type"] == "mixtral":
+            experts = config["num_local_experts"]
+            shapes[prefix + "block_sparse_moe.gate.weight"] = (experts, hidden)
+            for expert in range(experts):
+                at = prefix + f"block_sparse_moe.experts.{expert}."
+                shapes.update({at + "w1.weight": (ffn, hidden), at + "w2.weight": (hidden, ffn),
+                               at + "w3.weight": (ffn, hidden)})
+        else:
+            shapes.update({
+                prefix + "mlp.gate_proj.weight": (ffn, hidden),
+                prefix + "mlp.up_proj.weight": (ffn, hidden),
+                prefix + "mlp.down_proj.weight": (hidden, ffn),
+            })
     shapes["model.norm.weight"] = (hidden,)
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (vocab, hidden)
@@ -147,6 +157,35 @@ def _rotate(x, frequencies):
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
 
 
+def _swiglu_mlp(x, gate, up, down):
+    inner = x @ gate.T
+    return (inner * torch.sigmoid(inner) * (x @ up.T)) @ down.T
+
+
+def _mixture(config, at, x):
+    """x: [b, s, h]. Returns the experts' sum [b, s, h] and each sample's loss that balances the load, [b].
+
+    A token's weights are the softmax over all experts at its best ones, made to sum to 1. The loss of
+    a sample of s tokens, each with k experts, is e / (k s) * sum over experts of (tokens that chose it)
+    * (mean probability), of which the first factor is a constant.
+    """
+    experts, chosen_each = config["num_local_experts"], config["num_experts_per_tok"]
+    probabilities = torch.softmax(x @ at("block_sparse_moe.gate.weight").T, dim=-1)
+    best, chosen = torch.topk(probabilities, chosen_each, dim=-1)
+    weights = best / best.sum(-1, keepdim=True)
+    output = torch.zeros_like(x)
+    counts = []
+    for expert in range(experts):
+        is_chosen = chosen == expert  # [b, s, k], at most once a token
+        counts.append(is_chosen.sum((1, 2)))
+        result = _swiglu_mlp(x, *(at(f"block_sparse_moe.experts.{expert}.{name}.weight")
+                                  for name in ("w1", "w3", "w2")))
+        output = output + (weights * is_chosen).sum(-1, keepdim=True) * result
+    counts = torch.stack(counts, dim=-1).to(x.dtype)  # [b, e]
+    balance = experts / (chosen_each * x.shape[1]) * (counts * probabilities.mean(1)).sum(-1)
+    return output, balance
+
+
 def _llama_logits(config, parameters, tokens):
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     epsilon, head_dim = config["rms_norm_eps"], _head_dim(config)
@@ -154,6 +193,7 @@ def _llama_logits(config, parameters, tokens):
     embedding = parameters["model.embed_tokens.weight"]
     frequencies = _rope_frequencies(config, embedding.dtype)
     x = embedding[tokens]
+    balance = torch.zeros(batch, dtype=x.dtype)
     for layer in range(config["num_hidden_layers"]):
         at = lambda name: parameters[f"model.layers.{layer}.{name}"]
         normed = _rms_norm(x, at("input_layernorm.weight"), epsilon)
@@ -170,15 +210,22 @@ def _llama_logits(config, parameters, tokens):
         k, v = (part.repeat_interleave(heads // kv_heads, dim=1) for part in (k, v))
         x = x + _causal_attention(q, k, v) @ at("self_attn.o_proj.weight").T
         normed = _rms_norm(x, at("post_attention_layernorm.weight"), epsilon)
-        gate = normed @ at("mlp.gate_proj.weight").T
-        up = normed @ at("mlp.up_proj.weight").T
-        x = x + (gate * torch.sigmoid(gate) * up) @ at("mlp.down_proj.weight").T
+        if config["model_type"] == "mixtral":
+            mixed, layer_balance = _mixture(config, at, normed)
+            x = x + mixed
+            balance = balance + layer_balance
+        else:
+            x = x + _swiglu_mlp(normed, *(at(f"mlp.{name}_proj.weight")
+                                          for name in ("gate", "up", "down")))
     x = _rms_norm(x, parameters["model.norm.weight"], epsilon)
     head = embedding if config["tie_word_embeddings"] else parameters["lm_head.weight"]
-    return x @ head.T
+    return x @ head.T, balance
 
 
 def logits(config, parameters, tokens):
-    """tokens: int64 [b, s]. Returns [b, s, vocab_size]."""
-    run = _gpt2_logits if config["model_type"] == "gpt2" else _llama_logits
-    return run(config, parameters, tokens)
+    """tokens: int64 [b, s]. Returns [b, s, vocab_size], and what the layers' routers add to the loss."""
+    if config["model_type"] == "gpt2":
+        return _gpt2_logits(config, parameters, tokens), 0.0
+    scores, balance = _llama_logits(config, parameters, tokens)
+    is_added = config.get("output_router_logits", False)
+    return scores, (config["router_aux_loss_coef"] * balance.mean() if is_added else 0.0)

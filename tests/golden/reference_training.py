@@ -60,7 +60,8 @@ class AdamW:
 def train(config, settings, weights, stream, dtype=torch.float64):
     """Trains from {name: (shape, values)} on the token stream.
 
-    Returns {"steps": [{step, loss, grad_norm (before clipping), lr}], "final_param_norms": {...}}.
+    Returns {"steps": [{step, loss, grad_norm (before clipping), lr}], "final_param_norms": {...}}; a
+    step's balance_loss, beside its loss, where the model adds one.
     """
     torch.set_num_threads(1)  # one order of summation, whatever the machine
     stream = torch.tensor(stream, dtype=torch.int64)
@@ -75,10 +76,11 @@ def train(config, settings, weights, stream, dtype=torch.float64):
     steps = []
     for step in range(1, settings["steps"] + 1):
         inputs, labels = _batch(stream, settings, step)
-        scores = reference_models.logits(config, parameters, inputs)
+        scores, balance_loss = reference_models.logits(config, parameters, inputs)
         log_probabilities = torch.log_softmax(scores, dim=-1)
         loss = -log_probabilities.gather(-1, labels[..., None]).mean()
-        gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values()))))
+        gradients = dict(zip(parameters, torch.autograd.grad(loss + balance_loss,
+                                                             list(parameters.values()))))
         norm = math.sqrt(sum(g.square().sum().item() for g in gradients.values()))
         clip = settings["clip_grad"]
         if clip > 0 and norm > clip:
@@ -86,6 +88,8 @@ def train(config, settings, weights, stream, dtype=torch.float64):
         lr = learning_rate(settings, step)
         optimizer.step(gradients, lr, step)
         steps.append({"step": step, "loss": loss.item(), "grad_norm": norm, "lr": lr})
+        if not isinstance(balance_loss, float):
+            steps[-1]["balance_loss"] = balance_loss.item()
     norms = {name: p.detach().norm().item() for name, p in parameters.items()}
     return {"steps": steps, "final_param_norms": norms}
 

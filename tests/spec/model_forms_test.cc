@@ -230,7 +230,7 @@ TEST(ModelFormsTest, RoutedTokensAreSavedWhateverTheExpertParallelSize) {
   EXPECT_EQ(BytesOf(saved(Layout(2, 4, 1)), "expert_pre_activation"), 64 * 2 * 2 * 96 * 2);
   // With etp 2 a rank takes the rows of both, half as wide.
   EXPECT_EQ(BytesOf(saved(Layout(2, 4)), "expert_activation"), 128 * 2 * 48 * 2);
-  EXPECT_EQ(BytesOf(saved(Layout(1)), "router_logits"), 128 * 8 * 4);
+  EXPECT_EQ(BytesOf(saved(Layout(1)), "router_probabilities"), 128 * 8 * 4);
   EXPECT_EQ(BytesOf(saved(Layout(1)), "shared_expert_activation"), 128 * 32 * 2);
 }
 

@@ -141,6 +141,10 @@ std::vector<NamedPlan> CoverPlans() {
                       parallel.context_parallel_size, " ep", parallel.expert_parallel_size),
          training.plan, training.name});
     plans.back().plan.cluster.shared_compute_units = 1;
+    // As the prediction has it: every expert takes as many rows.
+    if (spec::ModelSpec& model = plans.back().plan.model; model.moe) {
+      model.moe->forced_uniform_routing = true;
+    }
   }
   return plans;
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cost_model/spec/spec_json.h"
 
@@ -24,8 +25,10 @@ GoldenCase LoadCase(const std::filesystem::path& dir) {
   std::ifstream file(dir / "expected.json");
   const nlohmann::json expected = nlohmann::json::parse(file);
   for (const nlohmann::json& step : expected.at("steps")) {
-    golden.steps.push_back(
-        {.loss = step.at("loss"), .grad_norm = step.at("grad_norm"), .lr = step.at("lr")});
+    golden.steps.push_back({.loss = step.at("loss"),
+                            .grad_norm = step.at("grad_norm"),
+                            .lr = step.at("lr"),
+                            .balance_loss = step.value("balance_loss", 0.0)});
   }
   for (const auto& [key, value] : expected.items()) {
     if (value.is_object()) golden.final_parameter_norms = value;
@@ -33,9 +36,7 @@ GoldenCase LoadCase(const std::filesystem::path& dir) {
   return golden;
 }
 
-}  // namespace
-
-std::vector<GoldenCase> LoadGoldenCases() {
+std::vector<GoldenCase> LoadCases(bool with_experts) {
   std::vector<std::filesystem::path> dirs;
   for (const auto& entry : std::filesystem::directory_iterator(GoldenDir())) {
     if (std::filesystem::exists(entry.path() / "expected.json")) dirs.push_back(entry.path());
@@ -43,10 +44,15 @@ std::vector<GoldenCase> LoadGoldenCases() {
   std::sort(dirs.begin(), dirs.end());
   std::vector<GoldenCase> cases;
   for (const std::filesystem::path& dir : dirs) {
-    if (dir.filename().string().find("mixtral") == std::string::npos)
-      cases.push_back(LoadCase(dir));
+    GoldenCase golden = LoadCase(dir);
+    if (golden.model.moe.has_value() == with_experts) cases.push_back(std::move(golden));
   }
   return cases;
 }
+
+}  // namespace
+
+std::vector<GoldenCase> LoadGoldenCases() { return LoadCases(/*with_experts=*/false); }
+std::vector<GoldenCase> LoadExpertGoldenCases() { return LoadCases(/*with_experts=*/true); }
 
 }  // namespace tessera::testing

@@ -14,6 +14,7 @@ struct GoldenStep {
   double loss = 0;
   double grad_norm = 0;
   double lr = 0;
+  double balance_loss = 0;  // of the routers
 };
 
 struct GoldenCase {
@@ -27,7 +28,8 @@ struct GoldenCase {
 // For failing tests.
 inline void PrintTo(const GoldenCase& golden, std::ostream* out) { *out << golden.name; }
 
-// The cases under $TESSERA_GOLDEN_DIR, or tests/golden; mixtures of experts are left out.
+// The cases under $TESSERA_GOLDEN_DIR, or tests/golden: of dense models, or of mixtures of experts.
 std::vector<GoldenCase> LoadGoldenCases();
+std::vector<GoldenCase> LoadExpertGoldenCases();
 
 }  // namespace tessera::testing

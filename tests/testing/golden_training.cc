@@ -10,7 +10,9 @@ namespace tessera::testing {
 std::string NameOf(const spec::ParallelSpec& p) {
   return "tp" + std::to_string(p.tensor_parallel_size) + " pp" +
          std::to_string(p.pipeline_parallel_size) + " dp" + std::to_string(p.data_parallel_size) +
-         " vpp" + std::to_string(p.virtual_pipeline_size) + " mbs" +
+         " vpp" + std::to_string(p.virtual_pipeline_size) + " ep" +
+         std::to_string(p.expert_parallel_size) + " etp" +
+         std::to_string(p.expert_tensor_parallel_size) + " mbs" +
          std::to_string(p.micro_batch_size) + (p.sequence_parallel ? " sp" : "") + " zero" +
          std::to_string(p.zero_stage) + " recompute " + std::string(ToString(p.recompute)) +
          " attention " + std::string(ToString(p.attention));
@@ -43,6 +45,8 @@ bool TrainAndCompare(const GoldenCase& golden, const engine::TrainOptions& optio
     ExpectClose(row.result.loss, expected.loss, tolerance.loss, "loss" + step);
     ExpectClose(row.result.grad_norm, expected.grad_norm, tolerance.grad_norm,
                 "gradient norm" + step);
+    ExpectClose(row.result.balance_loss, expected.balance_loss, tolerance.loss,
+                "balance loss" + step);
     ExpectClose(row.result.lr, expected.lr, 1e-9, "learning rate" + step);
   }};
   const std::atomic<bool> stop = false;
