@@ -146,7 +146,10 @@ class InterleavedOrder {
   Action Of(ActionKind kind, int pass, int chunk) const {
     return {kind, chunk * num_stages_ + stage_, MicrobatchOf(pass)};
   }
-  bool IsInLastGroup(int pass) const { return pass >= num_in_groups_ * num_chunks_; }
+  // Also asked of the pass behind the last one.
+  bool IsInLastGroup(int pass) const {
+    return last_group_size_ > 0 && pass >= num_in_groups_ * num_chunks_;
+  }
   int ChunkOf(int pass) const {
     return IsInLastGroup(pass) ? (pass - num_in_groups_ * num_chunks_) / last_group_size_
                                : pass / group_size_ % num_chunks_;
