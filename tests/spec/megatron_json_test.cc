@@ -180,24 +180,6 @@ TEST_F(MegatronTest, ExpertsAreDescribed) {
   EXPECT_EQ(loaded.parallel.expert_parallel_size, 4);
 }
 
-TEST_F(MegatronTest, RoutersAreDescribed) {
-  const std::string model = R"({"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
-                                "seq_length": 32, "num_moe_experts": 8, MORE})";
-  const auto moe = [&](const char* more) { return Load(Replaced(model, "MORE", more)).model.moe; };
-  // Megatron-LM's softmax over the chosen experts is that over all of them, normalised.
-  EXPECT_TRUE(moe(R"("moe_router_topk": 2)")->normalized_router_weights);
-  EXPECT_FALSE(moe(R"("moe_router_pre_softmax": true)")->normalized_router_weights);
-  const auto losses = moe(R"("moe_aux_loss_coeff": 0.01, "moe_z_loss_coeff": 0.001)");
-  EXPECT_EQ(losses->auxiliary_loss_coefficient, 0.01);
-  EXPECT_EQ(losses->z_loss_coefficient, 0.001);
-  EXPECT_EQ(moe(R"("moe_aux_loss_coeff": 0.01, "moe_router_load_balancing_type": "none")")
-                ->auxiliary_loss_coefficient,
-            0);
-  EXPECT_TRUE(moe(R"("moe_router_force_load_balancing": true)")->forced_uniform_routing);
-  EXPECT_THAT(ErrorOf(Replaced(model, "MORE", R"("moe_router_load_balancing_type": "sinkhorn")")),
-              HasSubstr("moe_router_load_balancing_type"));
-}
-
 // DeepSeek-V3's shape by Megatron-LM's names.
 constexpr const char* kLatentExperts = R"ARGS(
 --num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128
