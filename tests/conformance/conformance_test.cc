@@ -56,9 +56,12 @@ ReducedElements PricedReductions(const spec::Plan& plan, int pipeline_stage) {
   return priced;
 }
 
-// Of shards each data rank reduces its own: all of them together what is priced for whole ones.
+// Of shards each data rank reduces its own: all that shard between them together what is priced
+// for whole ones, each such group once more.
 void ExpectPricedReductions(const spec::Plan& plan, const std::vector<RankOutcome>& ranks) {
   const bool adds_up = spec::ReducesEachMicrobatch(plan.parallel);
+  const int num_groups =
+      adds_up ? spec::GradientGroupSize(plan.parallel) / spec::ShardGroupSize(plan.parallel) : 1;
   std::map<std::pair<int, int>, ReducedElements> reduced;  // by stage and tp rank
   for (const RankOutcome& rank : ranks) {
     const std::vector<base::OpRecord> update = UpdateOf(plan, rank);
@@ -68,7 +71,9 @@ void ExpectPricedReductions(const spec::Plan& plan, const std::vector<RankOutcom
     }
   }
   for (const auto& [place, elements] : reduced) {
-    EXPECT_EQ(elements, PricedReductions(plan, place.first));
+    ReducedElements priced = PricedReductions(plan, place.first);
+    for (auto& [axis, num_elements] : priced) num_elements *= num_groups;
+    EXPECT_EQ(elements, priced);
   }
 }
 
@@ -91,11 +96,14 @@ TEST(SimulatedActionsTest, SimulatorAndEngineReadTheSameActions) {
   for (const NamedPlan& named : ConformancePlans()) {
     const spec::PipelineSchedule schedule = ScheduleOf(named.plan);
     const auto num_stages = static_cast<size_t>(schedule.num_stages * schedule.num_chunks);
-    const cost_model::PipelineCosts costs{
+    cost_model::PipelineCosts costs{
         .forward_s = std::vector<double>(num_stages, 1.0),
         .backward_s = std::vector<double>(num_stages, 2.0),
         .forward_transfer_s = std::vector<double>(num_stages - 1, 0.1),
         .backward_transfer_s = std::vector<double>(num_stages - 1, 0.1)};
+    if (schedule.kind == spec::ScheduleKind::kZeroBubbleH1) {
+      costs.backward_weight_s = std::vector<double>(num_stages, 1.0);
+    }
     spec::PipelineTimeline timeline;
     SimulatePipeline(schedule, costs, &timeline);
     ASSERT_EQ(timeline.by_stage.size(), schedule.actions_by_stage.size()) << named.name;
