@@ -26,8 +26,10 @@ struct AttentionShape {
   int64_t batch_heads = 0;
   int64_t queries = 0, keys = 0;
   int64_t head_dim = 0, value_dim = 0;
-  int64_t window = 0;  // 0: none
+  bool has_window = false;
   bool causal = true;
+  double attended = 0;  // keys of a query on average, without a window
+  double windowed = 0;  // within it
   double Scores() const {
     return static_cast<double>(batch_heads) * static_cast<double>(queries) *
            static_cast<double>(keys);
@@ -36,13 +38,17 @@ struct AttentionShape {
 
 AttentionShape ShapeOf(const base::OpRecord& record) {
   const auto& dims = record.dims;
+  base::OpRecord without_window = record;
+  without_window.dims[8] = 0;
   return {.batch_heads = dims[0] * dims[2],
           .queries = dims[1],
           .keys = dims[6] > 0 ? dims[6] : dims[1],
           .head_dim = dims[4],
           .value_dim = dims[7] > 0 ? dims[7] : dims[4],
-          .window = dims[8],
-          .causal = dims[9] == static_cast<int64_t>(base::AttentionMask::kCausal)};
+          .has_window = dims[8] > 0,
+          .causal = dims[9] == static_cast<int64_t>(base::AttentionMask::kCausal),
+          .attended = spec::MeanAttendedKeys(without_window),
+          .windowed = spec::MeanAttendedKeys(record)};
 }
 
 // Share of the scores that a fused kernel computes: those below the diagonal and within the window,
@@ -50,12 +56,10 @@ AttentionShape ShapeOf(const base::OpRecord& record) {
 double ComputedShare(const AttentionShape& shape) {
   const auto keys = static_cast<double>(shape.keys);
   const double block = std::min<double>(kBlock, keys);
-  const double pairs = shape.causal ? 0.5 * (keys + block) : keys;
-  if (shape.window <= 0) return pairs / keys;
-  // A query sees `window` keys, the first ones fewer; the window's far border is a diagonal too.
-  const auto window = static_cast<double>(std::min(shape.window, shape.keys));
-  const double windowed = window - (shape.causal ? 0.5 * window * window / keys : 0) + block;
-  return std::min(pairs, windowed) / keys;
+  const double pairs = shape.attended + (shape.causal ? 0.5 * block : 0);
+  if (!shape.has_window) return pairs / keys;
+  // The window's far border is a diagonal too.
+  return std::min(pairs, shape.windowed + block) / keys;
 }
 
 double FusedArithmeticSeconds(const AttentionShape& shape, bool backward,

@@ -91,7 +91,9 @@ class Pricer {
     for (const spec::Op& op : ops) {
       if (base::IsCommunication(op.record.kind)) {
         priced.device_s.push_back(CommunicationSeconds(op.record));
-        priced.host_s.push_back(device_.host_s_per_collective);
+        // A receive is posted and over with its send.
+        const bool is_alone = op.record.kind != base::OpKind::kRecv;
+        priced.host_s.push_back(is_alone ? device_.host_s_per_collective : 0);
       } else {
         const KernelTime time = OpTime(op.record, device_);
         priced.device_s.push_back(time.device_s);
@@ -127,20 +129,26 @@ class Pricer {
   double CommunicationSeconds(const base::OpRecord& record) const {
     const auto element_bytes = static_cast<double>(device_.element_bytes);
     const GroupPlacement& placement = PlacementOf(record);
+    if (record.kind == base::OpKind::kRecv) return 0;
     if (record.kind == base::OpKind::kSend) {
-      return RingExchangeSeconds(static_cast<double>(record.dims[0]) * element_bytes, placement,
+      return RingExchangeSeconds(static_cast<double>(record.dims[0] * record.dims[3]), placement,
                                  network_);
     }
     if (AxisOf(record) == spec::Axis::kExpert) return ExpertExchangeSeconds(record);
     return CollectiveSeconds(record, element_bytes, placement, network_);
   }
 
-  // A transfer round the context ring runs beside the next operation.
+  // Transfers round the context ring run beside the operation after them.
   void HideRingTransfers(const std::vector<spec::Op>& ops, std::vector<double>& device_s) const {
-    for (size_t i = 0; i + 1 < ops.size(); ++i) {
-      if (ops[i].record.kind != base::OpKind::kSend) continue;
-      device_s[i] = ExposedSeconds(device_s[i], device_s[i + 1],
-                                   network_.cluster.collectives.overlap_slowdown);
+    double transfers_s = 0;  // of those that wait for an operation
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const base::OpKind kind = ops[i].record.kind;
+      if (kind == base::OpKind::kSend || kind == base::OpKind::kRecv) {
+        transfers_s += std::exchange(device_s[i], 0);
+      } else if (transfers_s > 0) {
+        device_s[i - 1] = ExposedSeconds(std::exchange(transfers_s, 0), device_s[i],
+                                         network_.cluster.collectives.overlap_slowdown);
+      }
     }
   }
 

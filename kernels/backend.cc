@@ -1,9 +1,7 @@
 #include "kernels/backend.h"
 
-#include <initializer_list>
 #include <limits>
 
-#include "cost_model/base/check.h"
 #include "kernels/op_checks.h"
 
 namespace tessera::kernels {
@@ -47,22 +45,6 @@ OpRecord CheckNormBackward(OpKind kind, const NormBackwardArgs& args) {
   TESSERA_CHECK(static_cast<bool>(args.dbeta) == is_layer_norm, "dbeta of ", base::ToString(kind));
   TESSERA_CHECK(static_cast<bool>(args.mean) == is_layer_norm, "mean of ", base::ToString(kind));
   TESSERA_CHECK(args.dx.data != args.x.data, "dx must not alias x");
-  return record;
-}
-
-// Forward and backward arguments share the members that give the shape.
-template <typename Args>
-OpRecord CheckAttentionShape(OpKind kind, const Args& args) {
-  const OpRecord record{kind,
-                        {args.batch, args.sequence, args.num_heads, args.num_kv_heads,
-                         args.head_dim, static_cast<int64_t>(args.stats_kind)}};
-  CheckPositive(record,
-                {args.batch, args.sequence, args.num_heads, args.num_kv_heads, args.head_dim});
-  TESSERA_CHECK(args.num_heads % args.num_kv_heads == 0, base::ToString(record));
-  TESSERA_CHECK(args.qkv_stride >= args.num_heads * args.head_dim, "qkv_stride ", args.qkv_stride,
-                " of ", base::ToString(record));
-  TESSERA_CHECK(args.out_stride >= args.num_heads * args.head_dim, "out_stride ", args.out_stride,
-                " of ", base::ToString(record));
   return record;
 }
 
@@ -211,23 +193,6 @@ void Backend::Rope(const RopeArgs& args) {
   DoRope(args);
 }
 
-void Backend::AttentionForward(const AttentionForwardArgs& args) {
-  const OpRecord record = CheckAttentionShape(OpKind::kAttentionForward, args);
-  CheckPresent(record.kind, {args.q, args.k, args.v, args.out, args.stats});
-  const ObservedOp op(observer_, record);
-  DoAttentionForward(args);
-}
-
-void Backend::AttentionBackward(const AttentionBackwardArgs& args) {
-  const OpRecord record = CheckAttentionShape(OpKind::kAttentionBackward, args);
-  CheckPresent(record.kind, {args.dout, args.q, args.k, args.v, args.out, args.stats, args.dq,
-                             args.dk, args.dv});
-  TESSERA_CHECK(args.dqkv_stride >= args.num_heads * args.head_dim, "dqkv_stride ",
-                args.dqkv_stride, " of ", base::ToString(record));
-  const ObservedOp op(observer_, record);
-  DoAttentionBackward(args);
-}
-
 void Backend::EmbeddingForward(const EmbeddingForwardArgs& args) {
   const OpRecord record = CheckEmbedding(OpKind::kEmbeddingForward, args);
   CheckPresent(record.kind, {args.tokens, args.out});
@@ -326,6 +291,14 @@ void Backend::Cast(ConstArray source, Array destination, int64_t n) {
   DoCast(source, destination, n);
 }
 
+void Backend::CopyRows(const CopyRowsArgs& args) {
+  const OpRecord record{OpKind::kCopyRows, {args.num_blocks * args.num_rows, args.width}};
+  CheckPositive(record, {args.num_blocks, args.num_rows, args.width});
+  CheckPresent(record.kind, {args.x, args.y});
+  const ObservedOp op(observer_, record);
+  DoCopyRows(args);
+}
+
 void Backend::Dropout(const DropoutArgs& args) {
   const OpRecord record{OpKind::kDropout, {args.num_rows, args.width}};
   CheckPositive(record, {args.num_rows, args.width});
@@ -333,15 +306,6 @@ void Backend::Dropout(const DropoutArgs& args) {
   TESSERA_CHECK(args.probability >= 0 && args.probability < 1, "probability ", args.probability);
   const ObservedOp op(observer_, record);
   DoDropout(args);
-}
-
-void Backend::LogSumExpMerge(const LogSumExpMergeArgs& args) {
-  const OpRecord record{OpKind::kLogSumExpMerge,
-                        {args.batch, args.sequence, args.num_heads, args.head_dim}};
-  CheckPositive(record, {args.batch, args.sequence, args.num_heads, args.head_dim});
-  CheckPresent(record.kind, {args.block_out, args.block_stats, args.out, args.stats});
-  const ObservedOp op(observer_, record);
-  DoLogSumExpMerge(args);
 }
 
 void Backend::SumBlocks(const SumBlocksArgs& args) {

@@ -40,8 +40,8 @@ class Backend {
   void SwiGluForward(const SwiGluForwardArgs& args);
   void SwiGluBackward(const SwiGluBackwardArgs& args);
   void Rope(const RopeArgs& args);
-  void AttentionForward(const AttentionForwardArgs& args);
-  void AttentionBackward(const AttentionBackwardArgs& args);
+  void AttentionForward(AttentionForwardArgs args);
+  void AttentionBackward(AttentionBackwardArgs args);
   void EmbeddingForward(const EmbeddingForwardArgs& args);
   void EmbeddingBackward(const EmbeddingBackwardArgs& args);
   void PositionForward(const PositionForwardArgs& args);
@@ -56,6 +56,7 @@ class Backend {
   void Fill(Array x, int64_t n, float value);    // x = value
   void Copy(ConstArray source, Array destination, int64_t n);
   void Cast(ConstArray source, Array destination, int64_t n);  // between floating-point types
+  void CopyRows(const CopyRowsArgs& args);
   void Dropout(const DropoutArgs& args);
   void GroupedMatMul(const GroupedMatMulArgs& args);
   void GroupedBiasGrad(const GroupedBiasGradArgs& args);
@@ -66,7 +67,7 @@ class Backend {
   void WeightedGeluBackward(const WeightedGeluBackwardArgs& args);
   void TokenPermute(const TokenPermuteArgs& args);
   void TokenUnpermute(const TokenUnpermuteArgs& args);
-  void LogSumExpMerge(const LogSumExpMergeArgs& args);
+  void LogSumExpMerge(LogSumExpMergeArgs args);
   void SumBlocks(const SumBlocksArgs& args);
 
   // Device memory, 64-byte aligned, not initialised. Throws base::SystemError when there is none.
@@ -136,6 +137,7 @@ class Backend {
   virtual void DoFill(Array x, int64_t n, float value) = 0;
   virtual void DoCopy(ConstArray source, Array destination, int64_t n) = 0;
   virtual void DoCast(ConstArray source, Array destination, int64_t n) = 0;
+  virtual void DoCopyRows(const CopyRowsArgs& args) = 0;
   virtual void DoDropout(const DropoutArgs& args) = 0;
   virtual void DoGroupedMatMul(const GroupedMatMulArgs& args) = 0;
   virtual void DoGroupedBiasGrad(const GroupedBiasGradArgs& args) = 0;

@@ -12,6 +12,7 @@
 
 #include "cost_model/base/op.h"
 #include "cost_model/base/philox.h"
+#include "cost_model/base/token_positions.h"
 #include "kernels/array.h"
 
 namespace tessera::kernels {
@@ -95,36 +96,57 @@ struct SwiGluBackwardArgs {
 
 // Rotates q and k in place, rotate-half form: for i < head_dim/2 the pair (x[i], x[i + head_dim/2])
 // turns by position * inverse_frequency[i] (by its negative when `inverse`, the backward pass).
-// The position of row r is r % sequence.
+// The position of row r is positions.Of(r % sequence).
 struct RopeArgs {
   Array qk;  // [num_rows, num_heads, head_dim] with row stride `stride`: q heads, then k heads
   // [head_dim / 2], host memory; in double, as late positions turn many times.
   const double* inverse_frequency = nullptr;
   int64_t num_rows = 0, sequence = 0, num_heads = 0, head_dim = 0, stride = 0;
   bool inverse = false;
+  base::TokenPositions positions;
 };
 
-// Causal softmax(q k^T * scale) v. Head h of q reads kv head h / (num_heads / num_kv_heads).
-// Row r of token (b, i) is b * sequence + i; each head is head_dim wide, heads adjacent.
+// softmax(q k^T * scale) v over the keys that the mask shows. Head h of q reads kv head
+// h / (num_heads / num_kv_heads); each head is head_dim wide, heads adjacent.
+//
+// A call may take a part of the tokens that lie in the arrays: token i of sample b is row
+// b * query_rows + i of q, out, dout, dq and the log-sum-exps, b * key_rows + i of k, v, dk and dv.
+// What is 0 by default is as said beside it; backends get it filled in.
 struct AttentionForwardArgs {
-  ConstArray q, k, v;  // rows [batch * sequence], row stride qkv_stride
-  Array out;           // [batch * sequence, num_heads * head_dim], row stride out_stride
-  Array stats;         // AttentionStats: log-sum-exp [batch, num_heads, sequence] or probabilities
-                       // [batch, num_heads, sequence, sequence] (zero above the diagonal)
+  ConstArray q;     // row stride qkv_stride
+  ConstArray k, v;  // row stride kv_stride
+  Array out;        // row stride out_stride
+  Array stats;      // AttentionStats: log-sum-exp [batch, num_heads, query_rows] or probabilities
+                    // [batch, num_heads, sequence, key_sequence], zero where a key is hidden
   base::AttentionStats stats_kind = base::AttentionStats::kLogSumExp;
+  base::AttentionMask mask = base::AttentionMask::kCausal;
   int64_t batch = 0, sequence = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int64_t key_sequence = 0;  // 0: sequence; under a causal mask no less than that
+  int64_t query_rows = 0;    // 0: sequence
+  int64_t key_rows = 0;      // 0: key_sequence
   int64_t qkv_stride = 0, out_stride = 0;
+  int64_t kv_stride = 0;  // 0: qkv_stride
   float scale = 1;
 };
 
+// Of a call that sees a part of the keys, out and the log-sum-exps are those over all of them: dq,
+// dk and dv are then this part's share of the gradients.
 struct AttentionBackwardArgs {
   ConstArray dout;        // as `out`, row stride out_stride
-  ConstArray q, k, v;     // row stride qkv_stride
+  ConstArray q, k, v;     // as in the forward pass
   ConstArray out, stats;  // as the forward pass wrote them
-  Array dq, dk, dv;       // rows [batch * sequence], row stride dqkv_stride; overwritten
+  Array dq;               // row stride dqkv_stride
+  Array dk, dv;           // row stride dkv_stride
   base::AttentionStats stats_kind = base::AttentionStats::kLogSumExp;
+  base::AttentionMask mask = base::AttentionMask::kCausal;
+  // Gradients that are fp32 whatever the compute type and added to what is there. Others have the
+  // compute type and overwrite.
+  base::AttentionSums sums = base::AttentionSums::kNone;
   int64_t batch = 0, sequence = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int64_t key_sequence = 0, query_rows = 0, key_rows = 0;  // as in the forward pass
   int64_t qkv_stride = 0, out_stride = 0, dqkv_stride = 0;
+  int64_t kv_stride = 0;   // 0: qkv_stride
+  int64_t dkv_stride = 0;  // 0: dqkv_stride
   float scale = 1;
 };
 
@@ -145,18 +167,20 @@ struct EmbeddingBackwardArgs {
   int64_t num_rows = 0, width = 0, vocab_begin = 0, num_vocab_rows = 0;
 };
 
-// x[r] += table[(first_row + r) % sequence].
+// x[r] += table[positions.Of((first_row + r) % sequence)].
 struct PositionForwardArgs {
   ConstArray table;  // [max_sequence, width]
   Array x;           // [num_rows, width], in place
   int64_t num_rows = 0, width = 0, first_row = 0, sequence = 0;
+  base::TokenPositions positions;
 };
 
-// dtable[(first_row + r) % sequence] += dx[r].
+// dtable[positions.Of((first_row + r) % sequence)] += dx[r].
 struct PositionBackwardArgs {
   ConstArray dx;  // [num_rows, width]
   Array dtable;   // [max_sequence, width], accumulates
   int64_t num_rows = 0, width = 0, first_row = 0, sequence = 0;
+  base::TokenPositions positions;
 };
 
 // Vocabulary-parallel softmax cross-entropy in three passes; the caller reduces `max` (max) and
@@ -254,6 +278,20 @@ struct LogSumExpMergeArgs {
   Array out;               // fp32 or compute type, as block_out, in place
   Array stats;             // fp32, as block_stats, in place
   int64_t batch = 0, sequence = 0, num_heads = 0, head_dim = 0;
+  // Tokens of a sample in all four arrays, of which `sequence` are merged; 0: all.
+  int64_t sample_rows = 0;
+};
+
+// y = x for rows of `width` elements, rounded where y's type is the narrower one: row r of block b
+// lies at b * block_stride + r * row_stride of either array. Strides may be negative.
+struct CopyRowsArgs {
+  struct Strides {
+    int64_t block = 0, row = 0;
+  };
+  ConstArray x;
+  Array y;  // shares no memory with x
+  int64_t num_blocks = 1, num_rows = 0, width = 0;
+  Strides x_strides, y_strides;
 };
 
 // y[i] = sum over b < num_blocks, ascending, of x[b * n + i], added in fp32: what a reduction in a
@@ -263,5 +301,10 @@ struct SumBlocksArgs {
   Array y;       // [n]; may be block 0 of x
   int64_t n = 0, num_blocks = 0;
 };
+
+// The arguments with what they leave out filled in, as backends get them.
+AttentionForwardArgs Completed(AttentionForwardArgs args);
+AttentionBackwardArgs Completed(AttentionBackwardArgs args);
+LogSumExpMergeArgs Completed(LogSumExpMergeArgs args);
 
 }  // namespace tessera::kernels

@@ -76,6 +76,8 @@ std::string_view ToString(OpKind kind) {
       return "copy";
     case OpKind::kCast:
       return "cast";
+    case OpKind::kCopyRows:
+      return "copy_rows";
     case OpKind::kDropout:
       return "dropout";
     case OpKind::kLogSumExpMerge:

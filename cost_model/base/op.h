@@ -23,7 +23,7 @@ enum class OpKind : uint8_t {
   kRope,               // num_rows, num_heads (q and k together), head_dim, inverse (0|1)
   // batch, sequence, num_heads, num_kv_heads, head_dim (of queries and keys), AttentionStats; then,
   // where they differ from the plain case: sequence of keys and values (0: as the queries'),
-  // head_dim of values (0: as the keys'), window (0: none), AttentionMask.
+  // head_dim of values (0: as the keys'), window (0: none), AttentionMask, AttentionSums.
   kAttentionForward,
   kAttentionBackward,
   kEmbeddingForward,    // num_rows, width, vocab rows held here
@@ -54,6 +54,7 @@ enum class OpKind : uint8_t {
   kFill,            // number of elements
   kCopy,            // number of elements
   kCast,            // number of elements, from one floating-point type to another
+  kCopyRows,        // num_rows, width: rows that lie apart, also from one type to another
   kDropout,         // num_rows, width
   kLogSumExpMerge,  // batch, sequence, num_heads, head_dim: attention over two sets of keys
   kSumBlocks,       // elements of a block, num_blocks
@@ -62,8 +63,8 @@ enum class OpKind : uint8_t {
   kAllGather,       // elements of the output per rank, group size, axis
   kBroadcast,       // elements, group size, axis
   kAllToAll,        // elements per rank, group size, axis, copies of each token among them (0: one)
-  kSend,            // elements
-  kRecv,            // elements
+  kSend,            // elements, group size, axis, bytes of an element
+  kRecv,            // elements, group size, axis, bytes of an element
   kBarrier,         // group size, axis
 };
 
@@ -90,13 +91,16 @@ enum class AttentionStats : uint8_t {
 
 // Which keys a query attends to.
 enum class AttentionMask : uint8_t {
-  kCausal,  // those up to its own position: half of all pairs on average
+  kCausal,  // those up to its own position, where the last query's is the last key's
   kFull,    // all
 };
 
+// Which gradients of attention's inputs are added to sums in fp32 instead of being stored.
+enum class AttentionSums : uint8_t { kNone, kKeysAndValues, kAll };
+
 enum class ReduceOp : uint8_t { kSum, kMax, kMin, kAvg };
 
-using OpDims = std::array<int64_t, 10>;
+using OpDims = std::array<int64_t, 11>;
 
 struct OpRecord {
   OpKind kind = OpKind::kFill;

@@ -7,6 +7,21 @@ using base::OpKind;
 
 constexpr int kColumns = 1;  // of the dimensions of a product
 
+// Attention and what a context-parallel ring adds to it.
+bool IsOfAttention(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAttentionForward:
+    case OpKind::kSend:
+    case OpKind::kRecv:
+    case OpKind::kCopyRows:
+    case OpKind::kCast:
+    case OpKind::kLogSumExpMerge:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Takes the recomputed products of a layer one after the other.
 class ProductFilter {
  public:
@@ -50,10 +65,7 @@ void AppendLayerBackwardByProducts(const ModelSpec& model, const ParallelSpec& p
   for (Op& op : all) {
     if (op.recomputed) {
       const OpKind kind = op.record.kind;
-      if (kind == OpKind::kAttentionForward || kind == OpKind::kReduceScatter ||
-          kind == OpKind::kSend) {
-        continue;
-      }
+      if (IsOfAttention(kind) || kind == OpKind::kReduceScatter) continue;
       if (kind == OpKind::kMatMul && !products.RunsAgain(op.record)) continue;
     }
     ops.push_back(op);

@@ -112,7 +112,7 @@ void WriteAttentionBackward(OpWriter& write, const LayerForm& form, Recompute re
   write.WeightGradient(shape.tokens, shape.hidden, shape.attention_width);
   if (recompute == Recompute::kSelective) {
     write.set_recomputed(true);
-    WriteAttentionCore(write, OpKind::kAttentionForward, form);
+    WriteAttentionCoreAgain(write, form);
     write.set_recomputed(false);
   }
   WriteAttentionCore(write, OpKind::kAttentionBackward, form);

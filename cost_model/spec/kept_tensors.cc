@@ -89,11 +89,6 @@ std::vector<SavedTensor> AllTensors(const ModelSpec& model, const TrainingSpec& 
   if (!runtime.fused_activation) {
     add("mlp_activation_part", BytesOf(tensors, "mlp_activation"));
   }
-  // Heads swapped for tokens: the product after it reads the output once swapped back.
-  if (runtime.autograd && parallel.context_parallel_size > 1 &&
-      parallel.context_kind == ContextKind::kAllToAll) {
-    add("attention_output_exchanged", BytesOf(tensors, "attention_output"));
-  }
   return tensors;
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "cost_model/spec/attention_ops.h"
+#include "cost_model/spec/context_tokens.h"
 #include "cost_model/spec/mlp_ops.h"
 #include "cost_model/spec/op_writer.h"
 
@@ -124,7 +125,7 @@ void AppendLayersBackward(const ModelSpec& model, const ParallelSpec& parallel,
 }  // namespace
 
 LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
-                          const ParallelSpec& parallel) {
+                          const ParallelSpec& parallel, std::optional<int> context_rank) {
   const int tp = parallel.tensor_parallel_size;
   LocalShape shape;
   shape.batch = parallel.micro_batch_size;
@@ -143,6 +144,10 @@ LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
   shape.attention_width = shape.heads * shape.value_head_dim;
   shape.ffn = model.ffn_hidden_size / tp;
   shape.vocab = PaddedVocabSize(model, parallel) / tp;
+  shape.element_bytes = base::SizeBytes(TypesOf(training.precision).activation);
+  shape.context_parallel_size = parallel.context_parallel_size;
+  shape.context_rank = context_rank.value_or(PricedContextRank(parallel));
+  shape.positions = ContextPositions(parallel, training.sequence_length, shape.context_rank);
   if (model.moe) FillExpertShape(*model.moe, parallel, shape);
   return shape;
 }
@@ -199,8 +204,9 @@ void AppendHeadBackward(const ModelSpec& model, const ParallelSpec& parallel,
 }
 
 std::vector<Op> StageForwardOps(const ModelSpec& model, const TrainingSpec& training,
-                                const ParallelSpec& parallel, const VirtualStage& stage) {
-  const LocalShape shape = MakeLocalShape(model, training, parallel);
+                                const ParallelSpec& parallel, const VirtualStage& stage,
+                                std::optional<int> context_rank) {
+  const LocalShape shape = MakeLocalShape(model, training, parallel, context_rank);
   std::vector<Op> ops;
   if (stage.has_embedding) AppendEmbeddingForward(model, parallel, shape, ops);
   for (int layer = stage.first_layer; layer < stage.first_layer + stage.num_layers; ++layer) {
@@ -211,8 +217,9 @@ std::vector<Op> StageForwardOps(const ModelSpec& model, const TrainingSpec& trai
 }
 
 std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& training,
-                                 const ParallelSpec& parallel, const VirtualStage& stage) {
-  const LocalShape shape = MakeLocalShape(model, training, parallel);
+                                 const ParallelSpec& parallel, const VirtualStage& stage,
+                                 std::optional<int> context_rank) {
+  const LocalShape shape = MakeLocalShape(model, training, parallel, context_rank);
   std::vector<Op> ops;
   if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
   AppendLayersBackward(model, parallel, shape, stage, ops);
@@ -221,8 +228,9 @@ std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& tra
 }
 
 std::vector<Op> StageBackwardInputOps(const ModelSpec& model, const TrainingSpec& training,
-                                      const ParallelSpec& parallel, const VirtualStage& stage) {
-  const LocalShape shape = MakeLocalShape(model, training, parallel);
+                                      const ParallelSpec& parallel, const VirtualStage& stage,
+                                      std::optional<int> context_rank) {
+  const LocalShape shape = MakeLocalShape(model, training, parallel, context_rank);
   std::vector<Op> ops;
   if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
   std::vector<Op> layers;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cost_model/base/op.h"
+#include "cost_model/base/token_positions.h"
 #include "cost_model/spec/layer_form.h"
 #include "cost_model/spec/parameter_list.h"
 #include "cost_model/spec/pipeline_schedule.h"
@@ -30,8 +32,12 @@ struct LocalShape {
   int64_t attention_width = 0;  // heads * value_head_dim
   int64_t ffn = 0;              // dense MLP width here
   int64_t vocab = 0;            // padded vocabulary columns here
+  int64_t element_bytes = 0;    // of an activation
   int tensor_parallel_size = 1;
   bool sequence_parallel = false;
+  int context_parallel_size = 1;
+  int context_rank = 0;
+  base::TokenPositions positions;  // of the rank's tokens in their sequence
   // Mixtures of experts, routing balanced.
   int64_t experts = 0;           // held here
   int64_t expert_capacity = 0;   // rows that an expert takes from a rank at most; 0: dropless
@@ -41,9 +47,11 @@ struct LocalShape {
   int64_t shared_ffn = 0;        // width of the shared expert here
   bool sorts_by_expert = false;  // rows that arrive are put in the order of their experts
 };
-// REQUIRES: FindViolations is empty.
+// Context ranks run different operations of the same sizes in sum: `context_rank` says whose, none
+// those of the priced one (context_tokens.h). REQUIRES: FindViolations is empty.
 LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
-                          const ParallelSpec& parallel);
+                          const ParallelSpec& parallel,
+                          std::optional<int> context_rank = std::nullopt);
 
 struct Op {
   base::OpRecord record;
@@ -74,11 +82,14 @@ void AppendHeadBackward(const ModelSpec& model, const ParallelSpec& parallel,
 // its two parts: the products that give its layers' weight gradients, and all the rest. The head's
 // runs with the rest, so that no logits wait for it.
 std::vector<Op> StageForwardOps(const ModelSpec& model, const TrainingSpec& training,
-                                const ParallelSpec& parallel, const VirtualStage& stage);
+                                const ParallelSpec& parallel, const VirtualStage& stage,
+                                std::optional<int> context_rank = std::nullopt);
 std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& training,
-                                 const ParallelSpec& parallel, const VirtualStage& stage);
+                                 const ParallelSpec& parallel, const VirtualStage& stage,
+                                 std::optional<int> context_rank = std::nullopt);
 std::vector<Op> StageBackwardInputOps(const ModelSpec& model, const TrainingSpec& training,
-                                      const ParallelSpec& parallel, const VirtualStage& stage);
+                                      const ParallelSpec& parallel, const VirtualStage& stage,
+                                      std::optional<int> context_rank = std::nullopt);
 std::vector<Op> StageBackwardWeightOps(const ModelSpec& model, const TrainingSpec& training,
                                        const ParallelSpec& parallel, const VirtualStage& stage);
 
@@ -152,6 +163,9 @@ int64_t SentTransferElements(const ParallelSpec& parallel, const LocalShape& sha
 double FlopsOf(const base::OpRecord& record);
 // Least bytes an operation moves to and from memory, with `element_bytes` per activation.
 double MemoryBytesOf(const base::OpRecord& record, int64_t element_bytes);
+
+// Keys that a query of an attention operation sees, on average.
+double MeanAttendedKeys(const base::OpRecord& record);
 
 // How attention under a causal mask counts: every key of the sequence, or those before the token.
 // Of a window of w keys: w, or w - w^2 / (2 s).

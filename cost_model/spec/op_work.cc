@@ -24,13 +24,8 @@ bool IsFull(const OpRecord& record) {
 double KeySequence(const OpRecord& record) { return Dim(record, record.dims[6] > 0 ? 6 : 1); }
 double ValueHeadDim(const OpRecord& record) { return Dim(record, record.dims[7] > 0 ? 7 : 4); }
 
-// Pairs of a query and a key that one head of one sequence looks at. Under a causal mask a window
-// of w of k keys leaves w - w^2 / (2 k) to a query on average, no window half of them.
-double AttendedPairs(const OpRecord& record) {
-  const double queries = Dim(record, 1), keys = KeySequence(record);
-  const double window = record.dims[8] > 0 ? std::min(Dim(record, 8), keys) : keys;
-  return IsFull(record) ? queries * window : queries * (window - window * window / (2 * keys));
-}
+// Pairs of a query and a key that one head of one sequence looks at.
+double AttendedPairs(const OpRecord& record) { return Dim(record, 1) * MeanAttendedKeys(record); }
 
 // Two products over `pairs` a head: `key_products` as deep as the keys and `value_products` as the
 // values are.
@@ -59,6 +54,19 @@ double MatMulBytes(const OpRecord& record, double element_bytes, double num_grou
          (has_aux ? results * element_bytes : 0);
 }
 
+// What gradients that are added to fp32 sums take beyond being stored.
+double GradientSumBytes(const OpRecord& record, double element_bytes) {
+  const auto sums = static_cast<base::AttentionSums>(record.dims[10]);
+  double elements = 0;
+  if (sums != base::AttentionSums::kNone) {
+    elements += KeySequence(record) * Dim(record, 3) * (Dim(record, 4) + ValueHeadDim(record));
+  }
+  if (sums == base::AttentionSums::kAll) {
+    elements += Dim(record, 1) * Dim(record, 2) * Dim(record, 4);
+  }
+  return Dim(record, 0) * elements * (2 * kFp32Bytes - element_bytes);
+}
+
 double AttentionBytes(const OpRecord& record, double element_bytes, bool backward) {
   const double rows = Dim(record, 0) * Dim(record, 1);
   const double key_rows = Dim(record, 0) * KeySequence(record);
@@ -68,7 +76,8 @@ double AttentionBytes(const OpRecord& record, double element_bytes, bool backwar
   // Forward reads q, k, v and writes the output; backward reads those, the output and its
   // gradient, and writes dq, dk, dv.
   const double forward = rows * (q_width + output_width) + key_rows * kv_width;
-  const double fused = (backward ? 2 : 1) * forward * element_bytes;
+  const double fused =
+      (backward ? 2 : 1) * forward * element_bytes + GradientSumBytes(record, element_bytes);
   if (!KeepsProbabilities(record)) return fused;
   // Scores written, read by the softmax, probabilities written and read again; as many for their
   // gradients.
@@ -116,6 +125,17 @@ double Passes(const OpRecord& record) {
 
 }  // namespace
 
+// Under a causal mask query i of q sees the k - q + i keys before its own, at most w of them where
+// there is a window: of k = q keys k / 2, or w - w^2 / (2 k).
+double MeanAttendedKeys(const OpRecord& record) {
+  const double queries = Dim(record, 1), keys = KeySequence(record);
+  const double window = record.dims[8] > 0 ? std::min(Dim(record, 8), keys) : keys;
+  if (IsFull(record)) return window;
+  const double before = keys - queries;
+  const double short_of_window = std::clamp(window - before, 0.0, queries);  // queries
+  return window - short_of_window * (window - before - short_of_window / 2) / queries;
+}
+
 double FlopsOf(const OpRecord& record) {
   switch (record.kind) {
     case OpKind::kMatMul:
@@ -135,10 +155,10 @@ double ConventionFlopsOf(const OpRecord& record, FlopsConvention convention) {
   if (record.kind != OpKind::kAttentionForward) return FlopsOf(record);
   double pairs = AttendedPairs(record);
   if (convention == FlopsConvention::kFull) {
-    const double keys = KeySequence(record);
-    const double window = record.dims[8] > 0 ? std::min(Dim(record, 8), keys) : keys;
-    // Blocks that a ring takes whole lie below the diagonal: the convention counts those above too.
-    pairs = Dim(record, 1) * window * (IsFull(record) ? 2 : 1);
+    // For each pair below the diagonal the convention counts one above it; parts of a sequence that
+    // context ranks take lie below it.
+    const bool has_window = record.dims[8] > 0;
+    pairs = has_window ? Dim(record, 1) * std::min(Dim(record, 8), KeySequence(record)) : 2 * pairs;
   }
   return AttentionFlops(record, pairs, 1, 1);
 }
@@ -188,6 +208,7 @@ double MemoryBytesOf(const OpRecord& record, int64_t element_bytes) {
       return 2 * Dim(record, 0) * kFp32Bytes;
     case OpKind::kCast:
       return Dim(record, 0) * (kFp32Bytes + bytes);
+    case OpKind::kCopyRows:
     case OpKind::kDropout:
       return 2 * elements * bytes;
     case OpKind::kLogSumExpMerge:  // the merged part both ways, the other read

@@ -17,11 +17,22 @@ int64_t NormStatisticsBytes(const ModelSpec& model, const LocalShape& shape) {
   return shape.local_tokens * per_token * kStatisticBytes;
 }
 
+bool IsContextKind(const ParallelSpec& parallel, ContextKind kind) {
+  return parallel.context_parallel_size > 1 && parallel.context_kind == kind;
+}
+
 int64_t AttentionStatsBytes(const ParallelSpec& parallel, const LocalShape& shape,
                             int64_t element_bytes) {
   const int64_t rows = shape.batch * shape.heads * shape.sequence;
-  return parallel.attention == AttentionKind::kFlash ? rows * kStatisticBytes
-                                                     : rows * shape.sequence * element_bytes;
+  if (parallel.attention == AttentionKind::kFlash) return rows * kStatisticBytes;
+  int64_t probabilities = rows * shape.sequence;
+  if (IsContextKind(parallel, ContextKind::kAllToAll)) {
+    probabilities *= shape.context_parallel_size;  // whole sequences of fewer heads
+  } else if (IsContextKind(parallel, ContextKind::kAllGather)) {
+    // Either chunk of queries, half of them, with the keys up to its end.
+    probabilities = probabilities * (2 * shape.context_parallel_size + 1) / 4;
+  }
+  return probabilities * element_bytes;
 }
 
 int64_t ActivationElementBytes(const TrainingSpec& training) {
@@ -95,6 +106,12 @@ std::vector<SavedTensor> InnerTensors(const ModelSpec& model, const TrainingSpec
       {"attention_norm_statistics", NormStatisticsBytes(model, shape)},
       {"attention_norm_output", hidden_bytes}};
   AddAttentionTensors(model, shape, element_bytes, saved);
+  // Heads swapped for tokens: the softmax's gradient takes the output before it is swapped back,
+  // the next product's that after it.
+  if (IsContextKind(parallel, ContextKind::kAllToAll)) {
+    saved.push_back(
+        {"attention_output_exchanged", shape.tokens * shape.attention_width * element_bytes});
+  }
   if (with_attention_stats) {
     saved.push_back({"attention_stats", AttentionStatsBytes(parallel, shape, element_bytes)});
   }

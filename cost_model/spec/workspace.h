@@ -50,8 +50,8 @@ int64_t ChunkWorkspaceBytes(const ModelSpec& model, const PassWorkspace& workspa
 //   G + T f (3 T f with a gate)   gradients within the MLP
 //   T w + T h (+ L h)             partial sums of its input's gradient (and their scattering)
 //   G + T o                       gradient of the attention's output
-//   T (o + q)                     of queries, keys and values
-//   T q + T h (+ L h)
+//   attention proper              context_workspace.h; on one rank T (o + q)
+//   T q + T h (+ L h)             of queries, keys and values, and of their input
 // Where weight passes are put off, what their products read stays until the layer's backward pass
 // ends: G more with each of the MLP's lines, and beside the attention's G more and what the MLP
 // leaves, T w + 2 G or T w + L h.

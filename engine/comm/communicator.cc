@@ -123,6 +123,10 @@ OpRecord AllReduceRecord(int64_t count, int size, int axis, ReduceOp op) {
 
 }  // namespace
 
+OpRecord Communicator::MessageRecord(OpKind kind, int64_t count, DType dtype) const {
+  return {kind, {count, size(), axis_, SizeBytes(dtype)}};
+}
+
 void Communicator::AllReduce(const void* input, void* output, int64_t count, DType dtype,
                              ReduceOp op) {
   CheckAllReduce(*this, input, output, count, dtype);
@@ -205,14 +209,14 @@ std::unique_ptr<CommHandle> Communicator::AllGatherAsync(const void* input, void
 void Communicator::Send(const void* data, int64_t count, DType dtype, int peer, int tag) {
   CheckBuffer(*this, data, count);
   CheckPeer(*this, peer);
-  const ReportedOp reported(observer_, {OpKind::kSend, {count}});
+  const ReportedOp reported(observer_, MessageRecord(OpKind::kSend, count, dtype));
   if (const auto handle = DoSend(data, count, dtype, peer, tag)) handle->Wait();
 }
 
 void Communicator::Recv(void* data, int64_t count, DType dtype, int peer, int tag) {
   CheckBuffer(*this, data, count);
   CheckPeer(*this, peer);
-  const ReportedOp reported(observer_, {OpKind::kRecv, {count}});
+  const ReportedOp reported(observer_, MessageRecord(OpKind::kRecv, count, dtype));
   if (const auto handle = DoRecv(data, count, dtype, peer, tag)) handle->Wait();
 }
 
@@ -220,7 +224,7 @@ std::unique_ptr<CommHandle> Communicator::SendAsync(const void* data, int64_t co
                                                     int peer, int tag) {
   CheckBuffer(*this, data, count);
   CheckPeer(*this, peer);
-  const ReportedOp reported(observer_, {OpKind::kSend, {count}});
+  const ReportedOp reported(observer_, MessageRecord(OpKind::kSend, count, dtype));
   auto handle = DoSend(data, count, dtype, peer, tag);
   TESSERA_CHECK(handle != nullptr, name(), ": SendAsync inside a group");
   return handle;
@@ -230,7 +234,7 @@ std::unique_ptr<CommHandle> Communicator::RecvAsync(void* data, int64_t count, D
                                                     int peer, int tag) {
   CheckBuffer(*this, data, count);
   CheckPeer(*this, peer);
-  const ReportedOp reported(observer_, {OpKind::kRecv, {count}});
+  const ReportedOp reported(observer_, MessageRecord(OpKind::kRecv, count, dtype));
   auto handle = DoRecv(data, count, dtype, peer, tag);
   TESSERA_CHECK(handle != nullptr, name(), ": RecvAsync inside a group");
   return handle;

@@ -72,7 +72,8 @@ class Communicator {
                                              base::DType dtype);
 
   // Point to point. Matched by (peer, tag) in order of posting. Between GroupStart and GroupEnd
-  // operations are posted together and complete at GroupEnd; outside a group each blocks.
+  // operations are posted together and complete at GroupEnd, or with the handle of GroupEndAsync;
+  // outside a group each blocks.
   void Send(const void* data, int64_t count, base::DType dtype, int peer, int tag);
   void Recv(void* data, int64_t count, base::DType dtype, int peer, int tag);
   virtual void GroupStart() = 0;
@@ -108,7 +109,7 @@ class Communicator {
   virtual void DoAllToAllV(const void* input, std::span<const int64_t> send_counts, void* output,
                            std::span<const int64_t> receive_counts, base::DType dtype) = 0;
   virtual void DoBarrier() = 0;
-  // Null between GroupStart and GroupEnd: the operation then completes at GroupEnd.
+  // Null between GroupStart and GroupEnd: the operation then completes with the group.
   virtual std::unique_ptr<CommHandle> DoSend(const void* data, int64_t count, base::DType dtype,
                                              int peer, int tag) = 0;
   virtual std::unique_ptr<CommHandle> DoRecv(void* data, int64_t count, base::DType dtype, int peer,
@@ -117,6 +118,7 @@ class Communicator {
  private:
   // A collective of one rank moves nothing and is not reported: the op list has none either.
   base::OpObserver* CollectiveObserver() const { return size() > 1 ? observer_ : nullptr; }
+  base::OpRecord MessageRecord(base::OpKind kind, int64_t count, base::DType dtype) const;
 
   base::OpObserver* observer_ = nullptr;
   int axis_ = 0;

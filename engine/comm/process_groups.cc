@@ -46,6 +46,7 @@ ProcessGroups::ProcessGroups(Communicator& world_comm, const spec::ParallelSpec&
     return SplitAlong(world, layout, axis, num_key_value_heads);
   };
   tensor = split(Axis::kTensor);
+  context = split(Axis::kContext);
   pipeline = split(Axis::kPipeline);
   gradient = split(Axis::kGradient);
   model = split(Axis::kModel);
@@ -69,6 +70,7 @@ void ProcessGroups::set_observer(base::OpObserver* observer) {
   };
   set(world, Axis::kWorld);
   set(*tensor, Axis::kTensor);
+  set(*context, Axis::kContext);
   set(*pipeline, Axis::kPipeline);
   set(*gradient, Axis::kGradient);
   set(*model, Axis::kModel);

@@ -26,6 +26,7 @@ struct ProcessGroups {
   spec::RankLayout layout;
   spec::RankCoord coord;  // of this rank
   std::unique_ptr<Communicator> tensor;
+  std::unique_ptr<Communicator> context;
   std::unique_ptr<Communicator> pipeline;
   std::unique_ptr<Communicator> gradient;       // data and context: holders of the same parameters
   std::unique_ptr<Communicator> model;          // tensor and pipeline: one replica of the model

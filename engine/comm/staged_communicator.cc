@@ -11,28 +11,31 @@ namespace tessera::engine {
 using base::DType;
 using base::ReduceOp;
 
-// One operation of the inner communicator on a block, which is free again when the operation is
-// done, or given up.
+// One operation of the inner communicator, or a group of messages, on blocks that are free again
+// when it is done, or given up.
 class StagedCommunicator::Handle final : public CommHandle {
  public:
-  Handle(StagedCommunicator& comm, Block block, const Return& back,
+  Handle(StagedCommunicator& comm, std::vector<Block> blocks, std::vector<Return> backs,
          std::unique_ptr<CommHandle> inner)
-      : comm_(comm), block_(std::move(block)), back_(back), inner_(std::move(inner)) {}
+      : comm_(comm),
+        blocks_(std::move(blocks)),
+        backs_(std::move(backs)),
+        inner_(std::move(inner)) {}
   ~Handle() override {
     inner_.reset();
-    comm_.GiveBack(std::move(block_));
+    for (Block& block : blocks_) comm_.GiveBack(std::move(block));
   }
   void Wait() override {
     if (std::exchange(waited_, true)) return;
     const BlockedTimer timer(comm_.blocked_s_);
     if (inner_) inner_->Wait();
-    comm_.CopyOut(back_);
+    for (const Return& back : backs_) comm_.CopyOut(back);
   }
 
  private:
   StagedCommunicator& comm_;
-  Block block_;
-  const Return back_;
+  std::vector<Block> blocks_;
+  const std::vector<Return> backs_;
   std::unique_ptr<CommHandle> inner_;
   bool waited_ = false;
 };
@@ -128,7 +131,10 @@ void StagedCommunicator::CopyOut(const Return& back) {
 
 std::unique_ptr<CommHandle> StagedCommunicator::Finish(Block block, const Return& back,
                                                        std::unique_ptr<CommHandle> inner) {
-  return std::make_unique<Handle>(*this, std::move(block), back, std::move(inner));
+  std::vector<Block> blocks;
+  blocks.push_back(std::move(block));
+  return std::make_unique<Handle>(*this, std::move(blocks), std::vector<Return>{back},
+                                  std::move(inner));
 }
 
 std::unique_ptr<CommHandle> StagedCommunicator::DoAllReduce(const void* input, void* output,

@@ -88,6 +88,18 @@ class ThreadCommunicator::RecvHandle final : public CommHandle {
   PendingRecv recv_;
 };
 
+class ThreadCommunicator::GroupHandle final : public CommHandle {
+ public:
+  explicit GroupHandle(std::vector<std::unique_ptr<CommHandle>> handles)
+      : handles_(std::move(handles)) {}
+  void Wait() override {
+    for (const auto& handle : std::exchange(handles_, {})) handle->Wait();
+  }
+
+ private:
+  std::vector<std::unique_ptr<CommHandle>> handles_;
+};
+
 std::unique_ptr<CommHandle> ThreadCommunicator::Post(const CollectiveHeader& header,
                                                      const void* input, void* output) {
   if (size() == 1) {

@@ -1,6 +1,5 @@
 #include "engine/layers/attention_block.h"
 
-#include <cmath>
 #include <utility>
 
 #include "engine/layers/column_parallel.h"
@@ -12,33 +11,11 @@ namespace {
 
 std::string Prefix(int layer) { return "layers." + std::to_string(layer) + ".attention."; }
 
-base::AttentionStats StatsKind(const spec::ParallelSpec& parallel) {
-  return parallel.attention == spec::AttentionKind::kFlash ? base::AttentionStats::kLogSumExp
-                                                           : base::AttentionStats::kProbabilities;
-}
-
-// The log-sum-exp of each row in fp32, or its probabilities in the activations' type.
-Buffer AllocateStats(const LayerContext& context, base::AttentionStats kind) {
-  const spec::LocalShape& shape = context.shape;
-  const int64_t rows = shape.batch * shape.heads * shape.sequence;
-  if (kind == base::AttentionStats::kLogSumExp) return context.Statistics(rows);
-  return context.Activation(rows * shape.sequence);
-}
-
-float ScoreScale(const spec::LocalShape& shape) {
-  return 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-}
-
-// Where k and v start in a row of q, k, v.
-int64_t KeyOffset(const spec::LocalShape& shape) { return shape.heads * shape.head_dim; }
-int64_t ValueOffset(const spec::LocalShape& shape) {
-  return (shape.heads + shape.kv_heads) * shape.head_dim;
-}
-
 }  // namespace
 
 AttentionBlock::AttentionBlock(const LayerContext& context, const ParameterStore& store, int layer)
     : context_(context),
+      core_(MakeAttentionCore(context)),
       norm_(context, store, Prefix(layer) + "norm"),
       qkv_weight_(store.Get(Prefix(layer) + "q.weight")),
       qkv_bias_(store.GetOptional(Prefix(layer) + "q.bias")),
@@ -49,21 +26,21 @@ AttentionBlock::AttentionBlock(const LayerContext& context, const ParameterStore
 Buffer AttentionBlock::Forward(kernels::ConstArray x, AttentionStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
   norm_.Forward(x, stash.norm);
+  Buffer qkv;
   {
     Buffer gathered;
     const kernels::ConstArray input = GatherTokens(context_, stash.norm.output.array(), gathered);
-    stash.qkv = context_.Activation(shape.tokens * shape.qkv_width);
+    qkv = core_->AllocateQkv();
     LinearForward(context_, {shape.tokens, shape.qkv_width, shape.hidden}, input,
-                  qkv_weight_.weight, qkv_bias_.weight, stash.qkv.array());
+                  qkv_weight_.weight, qkv_bias_.weight, qkv.array());
   }
-  Rope(stash.qkv.array(), /*inverse=*/false);
-  stash.output = context_.Activation(shape.tokens * shape.attention_width);
-  AttentionForward(stash, stash.output.array());
-  if (context_.parallel.recompute == spec::Recompute::kSelective) stash.stats.Reset();
+  Rope(qkv.array(), /*inverse=*/false);
+  core_->Forward(std::move(qkv), stash.core);
+  if (context_.parallel.recompute == spec::Recompute::kSelective) stash.core.stats.Reset();
 
   PartialSum partial(context_, context_.LocalTokens(Lifetime::kStep));
-  LinearForward(context_, {shape.tokens, shape.hidden, shape.attention_width}, stash.output.array(),
-                output_weight_.weight, nullptr, partial.part());
+  LinearForward(context_, {shape.tokens, shape.hidden, shape.attention_width},
+                stash.core.output.array(), output_weight_.weight, nullptr, partial.part());
   Buffer y = partial.Reduce();
   context_.backend.ResidualAdd({.x = y.array(),
                                 .residual = x,
@@ -74,33 +51,10 @@ Buffer AttentionBlock::Forward(kernels::ConstArray x, AttentionStash& stash) con
   return y;
 }
 
-void AttentionBlock::AttentionForward(AttentionStash& stash, kernels::Array output) const {
-  const spec::LocalShape& shape = context_.shape;
-  const base::AttentionStats kind = StatsKind(context_.parallel);
-  stash.stats = AllocateStats(context_, kind);
-  const kernels::ConstArray qkv = stash.qkv.array();
-  context_.backend.AttentionForward({.q = qkv,
-                                     .k = qkv.At(KeyOffset(shape)),
-                                     .v = qkv.At(ValueOffset(shape)),
-                                     .out = output,
-                                     .stats = stash.stats.array(),
-                                     .stats_kind = kind,
-                                     .batch = shape.batch,
-                                     .sequence = shape.sequence,
-                                     .num_heads = shape.heads,
-                                     .num_kv_heads = shape.kv_heads,
-                                     .head_dim = shape.head_dim,
-                                     .qkv_stride = shape.qkv_width,
-                                     .out_stride = shape.attention_width,
-                                     .scale = ScoreScale(shape)});
-}
-
 void AttentionBlock::Backward(kernels::ConstArray x, AttentionStash& stash, Buffer& dy) const {
   const kernels::ConstArray residual_grad = dy.array();
-  const kernels::Array output = stash.output.array();
   Buffer doutput = OutputBackward(stash, dy);
-  Buffer dqkv = CoreBackward(stash, output, doutput);
-  doutput.Reset();
+  Buffer dqkv = CoreBackward(stash, std::move(doutput));
   Buffer dnorm = QkvBackward(stash, dqkv);
   norm_.Backward(x, stash.norm, residual_grad, dnorm.array());
   dy = std::move(dnorm);
@@ -116,37 +70,15 @@ Buffer AttentionBlock::OutputBackward(AttentionStash& stash, Buffer& dy) const {
   Buffer doutput = context_.Workspace(shape.tokens * shape.attention_width);
   const LinearShape linear{shape.tokens, shape.hidden, shape.attention_width};
   LinearDataGradient(context_, linear, dy_all, output_weight_.weight, doutput.array());
-  LinearWeightGradient(context_, linear, gathered ? gathered : dy, stash.output,
+  LinearWeightGradient(context_, linear, gathered ? gathered : dy, stash.core.output,
                        output_weight_.grad);
   return doutput;
 }
 
 // Gradient of q, k, v before the rotation [tokens, qkv_width].
-Buffer AttentionBlock::CoreBackward(AttentionStash& stash, kernels::Array output,
-                                    const Buffer& doutput) const {
-  const spec::LocalShape& shape = context_.shape;
-  if (context_.parallel.recompute == spec::Recompute::kSelective) AttentionForward(stash, output);
-  Buffer dqkv = context_.Workspace(shape.tokens * shape.qkv_width, context_.OperandLifetime());
-  const kernels::ConstArray qkv = stash.qkv.array();
-  context_.backend.AttentionBackward({.dout = doutput.array(),
-                                      .q = qkv,
-                                      .k = qkv.At(KeyOffset(shape)),
-                                      .v = qkv.At(ValueOffset(shape)),
-                                      .out = output,
-                                      .stats = stash.stats.array(),
-                                      .dq = dqkv.array(),
-                                      .dk = dqkv.array().At(KeyOffset(shape)),
-                                      .dv = dqkv.array().At(ValueOffset(shape)),
-                                      .stats_kind = StatsKind(context_.parallel),
-                                      .batch = shape.batch,
-                                      .sequence = shape.sequence,
-                                      .num_heads = shape.heads,
-                                      .num_kv_heads = shape.kv_heads,
-                                      .head_dim = shape.head_dim,
-                                      .qkv_stride = shape.qkv_width,
-                                      .out_stride = shape.attention_width,
-                                      .dqkv_stride = shape.qkv_width,
-                                      .scale = ScoreScale(shape)});
+Buffer AttentionBlock::CoreBackward(AttentionStash& stash, Buffer doutput) const {
+  if (context_.parallel.recompute == spec::Recompute::kSelective) core_->Recompute(stash.core);
+  Buffer dqkv = core_->Backward(stash.core, std::move(doutput));
   Rope(dqkv.array(), /*inverse=*/true);
   return dqkv;
 }
@@ -169,7 +101,8 @@ void AttentionBlock::Rope(kernels::Array qkv, bool inverse) const {
                          .num_heads = shape.heads + shape.kv_heads,
                          .head_dim = shape.head_dim,
                          .stride = shape.qkv_width,
-                         .inverse = inverse});
+                         .inverse = inverse,
+                         .positions = shape.positions});
 }
 
 }  // namespace tessera::engine

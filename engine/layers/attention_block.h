@@ -2,19 +2,18 @@
 // Shoeybi et al. 2019, arXiv:1909.08053, Fig. 3b.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/layers/attention_core.h"
 #include "engine/layers/norm.h"
 
 namespace tessera::engine {
 
 struct AttentionStash {
   NormStash norm;
-  Buffer qkv;     // [tokens, qkv_width]: q heads, k heads, v heads
-  Buffer output;  // [tokens, attention_width]
-  Buffer stats;   // of the softmax; see kernels::AttentionForwardArgs. Empty under selective
-                  // recomputation, which computes it again
+  CoreStash core;
 };
 
 class AttentionBlock {
@@ -27,14 +26,13 @@ class AttentionBlock {
   void Backward(kernels::ConstArray x, AttentionStash& stash, Buffer& dy) const;
 
  private:
-  // Writes the attention's output and stash.stats.
-  void AttentionForward(AttentionStash& stash, kernels::Array output) const;
   Buffer OutputBackward(AttentionStash& stash, Buffer& dy) const;
-  Buffer CoreBackward(AttentionStash& stash, kernels::Array output, const Buffer& doutput) const;
+  Buffer CoreBackward(AttentionStash& stash, Buffer doutput) const;
   Buffer QkvBackward(AttentionStash& stash, Buffer& dqkv) const;
   void Rope(kernels::Array qkv, bool inverse) const;
 
   const LayerContext& context_;
+  std::unique_ptr<AttentionCore> core_;
   Norm norm_;
   Parameter qkv_weight_;  // q, k, v one after the other: [qkv_width, hidden]
   Parameter qkv_bias_;    // [qkv_width], null when the model has none

@@ -34,7 +34,8 @@ Buffer Embedding::Forward(const EmbeddingStash& stash) const {
                                       .num_rows = shape.local_tokens,
                                       .width = shape.hidden,
                                       .first_row = first_row(),
-                                      .sequence = shape.sequence});
+                                      .sequence = shape.sequence,
+                                      .positions = shape.positions});
   }
   return x;
 }
@@ -47,7 +48,8 @@ void Embedding::Backward(EmbeddingStash& stash, const Buffer& dy) const {
                                        .num_rows = shape.local_tokens,
                                        .width = shape.hidden,
                                        .first_row = first_row(),
-                                       .sequence = shape.sequence});
+                                       .sequence = shape.sequence,
+                                       .positions = shape.positions});
   }
   Buffer gathered;
   const kernels::ConstArray dy_all = GatherTokens(context_, dy.array(), gathered);

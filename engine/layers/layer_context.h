@@ -29,8 +29,9 @@ struct LayerContext {
   spec::PrecisionTypes types;
   spec::LocalShape shape;
   const LossTarget& loss;
-  SpanLog& tensor_comm;  // exposed tensor-parallel communication
-  SpanLog& expert_comm;  // and that of experts
+  SpanLog& tensor_comm;   // exposed tensor-parallel communication
+  SpanLog& context_comm;  // exposed context-parallel communication
+  SpanLog& expert_comm;   // and that of experts
   BackwardPart& part;
 
   // In the activations' type.

@@ -1,18 +1,19 @@
 #include "engine/train/batch_loader.h"
 
-#include <algorithm>
+#include "cost_model/spec/context_tokens.h"
 
 namespace tessera::engine {
 
 BatchLoader::BatchLoader(const SampleSource& source, const spec::TrainingSpec& training,
-                         const spec::ParallelSpec& parallel, int data_rank)
+                         const spec::ParallelSpec& parallel, const spec::RankCoord& coord)
     : source_(source),
       micro_batch_size_(parallel.micro_batch_size),
-      sequence_length_(training.sequence_length),
+      rank_sequence_(training.sequence_length / parallel.context_parallel_size),
+      positions_(spec::ContextPositions(parallel, training.sequence_length, coord.context)),
       data_parallel_size_(parallel.data_parallel_size),
-      data_rank_(data_rank),
-      sample_(static_cast<size_t>(sequence_length_ + 1)),
-      tokens_(static_cast<size_t>(micro_batch_size_ * sequence_length_)),
+      data_rank_(coord.data),
+      sample_(static_cast<size_t>(training.sequence_length + 1)),
+      tokens_(static_cast<size_t>(micro_batch_size_ * rank_sequence_)),
       labels_(tokens_.size()) {}
 
 Microbatch BatchLoader::Load(int64_t consumed_samples, int microbatch) {
@@ -21,8 +22,12 @@ Microbatch BatchLoader::Load(int64_t consumed_samples, int microbatch) {
       (static_cast<int64_t>(microbatch) * data_parallel_size_ + data_rank_) * micro_batch_size_;
   for (int64_t i = 0; i < micro_batch_size_; ++i) {
     source_.Read(first + i, sample_.data());
-    std::copy_n(sample_.begin(), sequence_length_, tokens_.begin() + i * sequence_length_);
-    std::copy_n(sample_.begin() + 1, sequence_length_, labels_.begin() + i * sequence_length_);
+    for (int64_t token = 0; token < rank_sequence_; ++token) {
+      const auto from = static_cast<size_t>(positions_.Of(token));
+      const auto to = static_cast<size_t>(i * rank_sequence_ + token);
+      tokens_[to] = sample_[from];
+      labels_[to] = sample_[from + 1];
+    }
   }
   return {.tokens = tokens_.data(), .labels = labels_.data()};
 }

@@ -1,10 +1,12 @@
-// Micro-batches of one data-parallel rank, cut from the global batch.
+// Micro-batches of one data-parallel rank, cut from the global batch; of their sequences a
+// context-parallel rank takes its own tokens.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "cost_model/spec/parallel_spec.h"
+#include "cost_model/base/token_positions.h"
+#include "cost_model/spec/rank_layout.h"
 #include "engine/data/sample_source.h"
 #include "engine/layers/stage_model.h"
 
@@ -14,7 +16,7 @@ class BatchLoader {
  public:
   // `source` must outlive the loader.
   BatchLoader(const SampleSource& source, const spec::TrainingSpec& training,
-              const spec::ParallelSpec& parallel, int data_rank);
+              const spec::ParallelSpec& parallel, const spec::RankCoord& coord);
 
   // Micro-batch m of data rank d holds samples consumed + (m * dp + d) * micro_batch_size onwards:
   // the global batch does not depend on the layout. Valid until the next call.
@@ -23,7 +25,8 @@ class BatchLoader {
  private:
   const SampleSource& source_;
   int64_t micro_batch_size_;
-  int64_t sequence_length_;
+  int64_t rank_sequence_;  // tokens of a sequence that this rank takes
+  base::TokenPositions positions_;
   int data_parallel_size_;
   int data_rank_;
   std::vector<int32_t> sample_;

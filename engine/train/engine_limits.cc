@@ -52,10 +52,6 @@ void AddLayoutLimits(const spec::ParallelSpec& parallel, std::vector<std::string
   const auto refuse = [&](bool is_wanted, const char* what) {
     if (is_wanted) reasons.push_back(base::Concat(what, " is planned but not executed yet"));
   };
-  if (parallel.context_parallel_size > 1) {
-    reasons.push_back(base::Concat("context parallelism ", parallel.context_parallel_size,
-                                   " is planned but not executed yet, use --cp 1"));
-  }
   refuse(parallel.schedule == spec::ScheduleKind::kZeroBubbleH1 &&
              spec::ReducesEachMicrobatch(parallel),
          "zb-h1 with sharded gradients, which leave after each pass,");

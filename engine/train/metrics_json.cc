@@ -75,6 +75,7 @@ std::string WriteTrainReport(const TrainReport& report,
   for (const RankReport& rank : report.ranks) {
     ranks.push_back({{"pipeline", rank.coord.pipeline},
                      {"data", rank.coord.data},
+                     {"context", rank.coord.context},
                      {"tensor", rank.coord.tensor},
                      {"time", TimeJson(rank.time)},
                      {"memory", MemoryJson(rank.memory)},

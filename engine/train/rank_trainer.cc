@@ -78,6 +78,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       tensor_comm_(backend_),
       shard_comm_(backend_),
       expert_comm_(backend_),
+      context_comm_(backend_),
       loss_{.sum = &device_sums()->loss,
             .balance_sum = &device_sums()->balance_loss,
             .router_z_sum = &device_sums()->router_z_loss},
@@ -87,9 +88,11 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
                .model = plan.model,
                .parallel = plan.parallel,
                .types = spec::TypesOf(plan.training.precision),
-               .shape = spec::MakeLocalShape(plan.model, plan.training, plan.parallel),
+               .shape = spec::MakeLocalShape(plan.model, plan.training, plan.parallel,
+                                             groups_.coord.context),
                .loss = loss_,
                .tensor_comm = tensor_comm_,
+               .context_comm = context_comm_,
                .expert_comm = expert_comm_,
                .part = part_},
       stages_(
@@ -101,7 +104,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       chunks_(MakeChunks(context_, store_, stages_, traffic_)),
       optimizer_(context_, store_, HostThreads(plan)),
       scaler_(plan.training.precision),
-      loader_(source, plan.training, plan.parallel, groups_.coord.data),
+      loader_(source, plan.training, plan.parallel, groups_.coord),
       num_microbatches_(static_cast<int>(spec::NumMicrobatches(plan.training, plan.parallel))),
       inputs_(backend_, NeedsTokens() ? num_microbatches_ : 0, context_.shape.tokens),
       actions_(spec::MakeSchedule(plan.parallel, num_microbatches_)
@@ -165,6 +168,7 @@ void RankTrainer::CallPasses(StepMarks& marks) {
   marks.tensor_comm = tensor_comm_.Take();
   marks.shard_comm = shard_comm_.Take();
   marks.expert_comm = expert_comm_.Take();
+  marks.context_comm = context_comm_.Take();
 }
 
 void RankTrainer::RunPasses() {

@@ -149,6 +149,7 @@ class RankTrainer {
   SpanLog tensor_comm_;
   SpanLog shard_comm_;
   SpanLog expert_comm_;
+  SpanLog context_comm_;
   LossTarget loss_;
   BackwardPart part_;
   LayerContext context_;

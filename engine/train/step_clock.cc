@@ -1,6 +1,29 @@
 #include "engine/train/step_clock.h"
 
 namespace tessera::engine {
+namespace {
+
+// Spans of communication, taken pass by pass.
+class CommWithin {
+ public:
+  CommWithin(const std::vector<MarkedSpan>& spans, const std::vector<double>& times_s)
+      : span_(spans.begin()), end_(spans.end()), times_s_(times_s) {}
+
+  // Of those that no earlier call counted and that end before the mark.
+  double SecondsBefore(size_t mark) {
+    double seconds = 0;
+    for (; span_ != end_ && span_->end < mark; ++span_) {
+      seconds += times_s_.at(span_->end) - times_s_.at(span_->begin);
+    }
+    return seconds;
+  }
+
+ private:
+  std::vector<MarkedSpan>::const_iterator span_, end_;
+  const std::vector<double>& times_s_;
+};
+
+}  // namespace
 
 spec::RankTimeline TimelineOf(const StepMarks& marks, const std::vector<double>& times_s) {
   spec::RankTimeline timeline;
@@ -20,18 +43,10 @@ spec::TimeBreakdown BreakdownOf(const StepMarks& marks, const std::vector<double
                                 double blocked_s) {
   spec::TimeBreakdown time;
   time.bubble_s = blocked_s;
-  auto tensor_comm = marks.tensor_comm.begin();
-  auto shard_comm = marks.shard_comm.begin();
-  auto expert_comm = marks.expert_comm.begin();
-  // Moves what lies before mark `end` of some communication out of a pass.
-  const auto take = [&](auto& comm, const std::vector<MarkedSpan>& all, size_t end, double& pass_s,
-                        double& comm_s) {
-    for (; comm != all.end() && comm->end < end; ++comm) {
-      const double seconds = times_s.at(comm->end) - times_s.at(comm->begin);
-      pass_s -= seconds;
-      comm_s += seconds;
-    }
-  };
+  CommWithin tensor_comm(marks.tensor_comm, times_s);
+  CommWithin context_comm(marks.context_comm, times_s);
+  CommWithin shard_comm(marks.shard_comm, times_s);
+  CommWithin expert_comm(marks.expert_comm, times_s);
   size_t last_end = 0;
   for (const auto& [action, begin, end] : marks.pipeline.actions) {
     double seconds = times_s.at(end) - times_s.at(begin);
@@ -40,9 +55,15 @@ spec::TimeBreakdown BreakdownOf(const StepMarks& marks, const std::vector<double
       last_end = end;
       continue;
     }
-    take(tensor_comm, marks.tensor_comm, end, seconds, time.tp_comm_s);
-    take(shard_comm, marks.shard_comm, end, seconds, time.dp_comm_s);
-    take(expert_comm, marks.expert_comm, end, seconds, time.ep_comm_s);
+    const auto take_out = [&](CommWithin& comm, double& comm_s) {
+      const double within_s = comm.SecondsBefore(end);
+      comm_s += within_s;
+      seconds -= within_s;
+    };
+    take_out(tensor_comm, time.tp_comm_s);
+    take_out(context_comm, time.cp_comm_s);
+    take_out(shard_comm, time.dp_comm_s);
+    take_out(expert_comm, time.ep_comm_s);
     (action.kind == spec::ActionKind::kForward ? time.forward_s : time.backward_s) += seconds;
   }
   for (const MarkedSpan& wait : marks.pipeline.waits) {

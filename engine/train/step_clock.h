@@ -4,6 +4,8 @@
 //
 //   forward, backward   passes, less the communication within them
 //   tp_comm             from the call of a tensor-parallel collective until its result can be used
+//   cp_comm             the same of context-parallel collectives; of blocks that travel round a
+//                       ring what is waited for after the step that they travel beside
 //   ep_comm             the same of what goes to the experts and back
 //   pipeline wait       exchanges of the schedule, or waiting for those under way, and blocked at
 //                       the meeting of all ranks
@@ -27,6 +29,7 @@ struct StepMarks {
   std::vector<MarkedSpan> tensor_comm;
   std::vector<MarkedSpan> shard_comm;
   std::vector<MarkedSpan> expert_comm;
+  std::vector<MarkedSpan> context_comm;
   std::vector<std::pair<spec::PhaseKind, MarkedSpan>> phases;
 };
 

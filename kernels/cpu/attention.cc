@@ -55,7 +55,7 @@ void MultiplyKeys(const HeadRows& keys, int64_t num_keys, const float* block_t, 
 }
 
 void SumOverKeys(const float* weights, const QueryBlock& block, const HeadRows& values,
-                 float factor, const MutableRows& sums, RowReader& reader) {
+                 float factor, float beta, const MutableRows& sums, RowReader& reader) {
   ForKeyPieces(block.num_keys, values.head_dim, [&](int64_t first, int64_t count) {
     const Rows piece = ReadKeys(values, first, count, reader);
     Gemm({.transpose_a = Transpose::kYes,
@@ -67,7 +67,7 @@ void SumOverKeys(const float* weights, const QueryBlock& block, const HeadRows& 
           .lda = kQueryBlock,
           .b = piece.data,
           .ldb = piece.stride,
-          .beta = first == 0 ? 0.0F : 1.0F,
+          .beta = first == 0 ? beta : 1.0F,
           .c = sums.data,
           .ldc = sums.stride});
   });
@@ -91,9 +91,9 @@ void SumOverQueries(const float* weights, const QueryBlock& block, const Rows& r
 }
 
 void FillHidden(const QueryBlock& block, float value, float* scores) {
-  for (int64_t key = block.begin + 1; key < block.num_keys; ++key) {
+  for (int64_t key = block.first_hidden; key < block.num_keys; ++key) {
     float* const column = scores + key * kQueryBlock;
-    std::fill(column, column + (key - block.begin), value);
+    std::fill(column, column + (key - block.first_hidden + 1), value);
   }
 }
 

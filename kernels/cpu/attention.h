@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cost_model/base/op.h"
 #include "kernels/cpu/rows.h"
 
 namespace tessera::kernels {
@@ -17,15 +18,22 @@ namespace tessera::kernels {
 // blocks waste less above the diagonal. A shorter last block is padded with zero queries.
 constexpr int64_t kQueryBlock = 32;
 
-// The rows of a block inside its sequence, and the number of keys that they see.
+// The rows of a block inside its sequence, and the keys that they see: the first row those before
+// first_hidden, each later one a key more.
 struct QueryBlock {
-  int64_t begin = 0, num_rows = 0, num_keys = 0;
+  int64_t begin = 0, num_rows = 0, num_keys = 0, first_hidden = 0;
 };
 
-inline QueryBlock QueryBlockAt(int64_t index, int64_t sequence) {
+template <typename Args>
+QueryBlock QueryBlockAt(int64_t index, const Args& args) {
   const int64_t begin = index * kQueryBlock;
-  const int64_t end = std::min(sequence, begin + kQueryBlock);
-  return {begin, end - begin, end};
+  const int64_t end = std::min(args.sequence, begin + kQueryBlock);
+  if (args.mask == base::AttentionMask::kFull) {
+    return {begin, end - begin, args.key_sequence, args.key_sequence};
+  }
+  // The last query meets the last key.
+  const int64_t shift = args.key_sequence - args.sequence;
+  return {begin, end - begin, end + shift, begin + shift + 1};
 }
 
 // Keys or values of one head in an array of all heads, of any type: read a piece at a time.
@@ -43,9 +51,9 @@ void MultiplyKeys(const HeadRows& keys, int64_t num_keys, const float* block_t, 
                   float* result, RowReader& reader);
 
 // sums[num_rows, head_dim] = factor * weights[num_keys, kQueryBlock]^T values[num_keys, head_dim],
-// for the rows of the block.
+// for the rows of the block, or += with beta 1 in place of 0.
 void SumOverKeys(const float* weights, const QueryBlock& block, const HeadRows& values,
-                 float factor, const MutableRows& sums, RowReader& reader);
+                 float factor, float beta, const MutableRows& sums, RowReader& reader);
 
 // sums[num_keys, head_dim] = factor * weights[num_keys, kQueryBlock] rows[num_rows, head_dim], or
 // += with beta 1 in place of 0.

@@ -19,9 +19,11 @@ float Dot(const float* x, const float* y, int64_t n) {
   return sum;
 }
 
-// Where the gradients of one head's keys and values are summed, [sequence, head_dim] each.
+// Where the gradients of one head's keys and values are summed, [key_sequence, head_dim] each, over
+// what is there or on top of it.
 struct KeyValueGrad {
   MutableRows dk, dv;
+  bool adds = false;
 };
 
 // One query head of one sequence. With P the probabilities and D the row sums of dout * out:
@@ -30,24 +32,25 @@ struct KeyValueGrad {
 class BackwardHead {
  public:
   BackwardHead(const AttentionBackwardArgs& args, int64_t batch, int64_t head, ThreadMemory& memory)
-      : args_(args), memory_(memory), first_row_(batch * args.sequence), head_(head) {
+      : args_(args), memory_(memory), first_row_(batch * args.query_rows), head_(head) {
     const int64_t kv_column = head / (args.num_heads / args.num_kv_heads) * args.head_dim;
-    const int64_t kv_offset = first_row_ * args.qkv_stride + kv_column;
-    k_ = {args.k.At(kv_offset), args.qkv_stride, args.head_dim};
-    v_ = {args.v.At(kv_offset), args.qkv_stride, args.head_dim};
-    stats_row_ = (batch * args.num_heads + head) * args.sequence;
+    const int64_t kv_offset = batch * args.key_rows * args.kv_stride + kv_column;
+    k_ = {args.k.At(kv_offset), args.kv_stride, args.head_dim};
+    v_ = {args.v.At(kv_offset), args.kv_stride, args.head_dim};
+    head_row_ = batch * args.num_heads + head;
   }
 
-  // Overwrites dq of this head, and `grad`.
+  // Overwrites dq of this head, or adds to it, and `grad`.
   void Run(const KeyValueGrad& grad) const {
-    float* const block_t = memory_.scratch.Get((args_.head_dim + 2 * args_.sequence) * kQueryBlock);
+    const int64_t num_keys = args_.key_sequence;
+    float* const block_t = memory_.scratch.Get((args_.head_dim + 2 * num_keys) * kQueryBlock);
     float* const probabilities = block_t + args_.head_dim * kQueryBlock;
-    float* const score_grads = probabilities + args_.sequence * kQueryBlock;
+    float* const score_grads = probabilities + num_keys * kQueryBlock;
     const int64_t num_blocks = base::CeilDiv(args_.sequence, kQueryBlock);
     // From the last block down: it meets every key, and so starts every sum.
     for (int64_t index = num_blocks - 1; index >= 0; --index) {
-      const QueryBlock block = QueryBlockAt(index, args_.sequence);
-      const float beta = index == num_blocks - 1 ? 0.0F : 1.0F;
+      const QueryBlock block = QueryBlockAt(index, args_);
+      const float beta = index == num_blocks - 1 && !grad.adds ? 0.0F : 1.0F;
       const Rows q = RowsOf(args_.q, args_.qkv_stride, block, memory_.a);
       const Rows dout = RowsOf(args_.dout, args_.out_stride, block, memory_.b);
       MakeProbabilities(block, q, block_t, probabilities);
@@ -68,16 +71,17 @@ class BackwardHead {
   // Kept by the forward pass, or made again from the log-sum-exp; zero for padding queries.
   void MakeProbabilities(const QueryBlock& block, const Rows& q, float* block_t,
                          float* probabilities) const {
-    const int64_t stats_row = stats_row_ + block.begin;
     if (args_.stats_kind == AttentionStats::kProbabilities) {
-      const Rows kept = memory_.c.Read(args_.stats.At(stats_row * args_.sequence), args_.sequence,
+      const int64_t row = head_row_ * args_.sequence + block.begin;
+      const Rows kept = memory_.c.Read(args_.stats.At(row * args_.key_sequence), args_.key_sequence,
                                        block.num_rows, block.num_keys);
       TransposeBlock(kept, block.num_rows, block.num_keys, probabilities);
       return;
     }
     QueryFloats log_sum_exp;
     log_sum_exp.fill(std::numeric_limits<float>::infinity());
-    std::copy_n(args_.stats.As<float>() + stats_row, block.num_rows, log_sum_exp.begin());
+    std::copy_n(args_.stats.As<float>() + head_row_ * args_.query_rows + block.begin,
+                block.num_rows, log_sum_exp.begin());
     TransposeBlock(q, block.num_rows, args_.head_dim, block_t);
     MultiplyKeys(k_, block.num_keys, block_t, args_.scale, probabilities, memory_.d);
     for (int64_t key = 0; key < block.num_keys; ++key) {
@@ -108,9 +112,11 @@ class BackwardHead {
 
   void MakeQueryGrads(const QueryBlock& block, const float* score_grads) const {
     const int64_t offset = (first_row_ + block.begin) * args_.dqkv_stride + head_ * args_.head_dim;
+    // Sums are fp32 and so lie where the writer points.
+    const float beta = args_.sums == base::AttentionSums::kAll ? 1.0F : 0.0F;
     const MutableRows dq =
         memory_.result.Open(args_.dq.At(offset), args_.dqkv_stride, block.num_rows, args_.head_dim);
-    SumOverKeys(score_grads, block, k_, args_.scale, dq, memory_.d);
+    SumOverKeys(score_grads, block, k_, args_.scale, beta, dq, memory_.d);
     memory_.result.Store();
   }
 
@@ -119,23 +125,29 @@ class BackwardHead {
   const int64_t first_row_;
   const int64_t head_;
   HeadRows k_, v_;
-  int64_t stats_row_;
+  int64_t head_row_;
 };
 
 // Where the gradients of a key/value head begin in dk and dv.
 int64_t OffsetOf(const AttentionBackwardArgs& args, int64_t batch, int64_t kv_head) {
-  return batch * args.sequence * args.dqkv_stride + kv_head * args.head_dim;
+  return batch * args.key_rows * args.dkv_stride + kv_head * args.head_dim;
+}
+
+bool AddsToKeys(const AttentionBackwardArgs& args) {
+  return args.sums != base::AttentionSums::kNone;
 }
 
 // Heads of a group each sum their own gradients, which are then added in the order of the heads.
-// [sequence, head_dim] of each lies in head_grads, that of the next head `next_head` floats on.
+// [key_sequence, head_dim] of each lies in head_grads, that of the next head `next_head` floats on.
 void SumGroup(const AttentionBackwardArgs& args, const float* head_grads, int64_t group_size,
               int64_t next_head, Array destination, RowWriter& writer) {
-  for (int64_t row = 0; row < args.sequence; ++row) {
+  for (int64_t row = 0; row < args.key_sequence; ++row) {
     const float* const first = head_grads + row * args.head_dim;
-    float* const sum = writer.Open(destination.At(row * args.dqkv_stride), args.head_dim);
-    std::copy_n(first, args.head_dim, sum);
-    for (int64_t h = 1; h < group_size; ++h) AddInto(first + h * next_head, sum, args.head_dim);
+    float* const sum = writer.Open(destination.At(row * args.dkv_stride), args.head_dim);
+    const bool adds = AddsToKeys(args);
+    if (!adds) std::copy_n(first, args.head_dim, sum);
+    for (int64_t h = adds ? 0 : 1; h < group_size; ++h)
+      AddInto(first + h * next_head, sum, args.head_dim);
     writer.Store();
   }
 }
@@ -145,7 +157,7 @@ void SumGroup(const AttentionBackwardArgs& args, const float* head_grads, int64_
 void CpuBackend::DoAttentionBackward(const AttentionBackwardArgs& args) {
   PrepareBlas();
   const int64_t group_size = args.num_heads / args.num_kv_heads;
-  const int64_t head_floats = args.sequence * args.head_dim;
+  const int64_t head_floats = args.key_sequence * args.head_dim;
   const int64_t num_heads = args.batch * args.num_heads;
   const bool has_sums = group_size > 1 || args.dk.dtype != base::DType::kFloat32 ||
                         args.dv.dtype != base::DType::kFloat32;
@@ -156,11 +168,12 @@ void CpuBackend::DoAttentionBackward(const AttentionBackwardArgs& args) {
     KeyValueGrad grad;
     if (has_sums) {
       float* const own = head_grads + task * 2 * head_floats;
-      grad = {{own, args.head_dim}, {own + head_floats, args.head_dim}};
+      grad = {{own, args.head_dim}, {own + head_floats, args.head_dim}, /*adds=*/false};
     } else {
       const int64_t offset = OffsetOf(args, batch, head);
-      grad = {{args.dk.As<float>() + offset, args.dqkv_stride},
-              {args.dv.As<float>() + offset, args.dqkv_stride}};
+      grad = {{args.dk.As<float>() + offset, args.dkv_stride},
+              {args.dv.As<float>() + offset, args.dkv_stride},
+              AddsToKeys(args)};
     }
     BackwardHead(args, batch, head, thread_memory_[thread]).Run(grad);
   });

@@ -45,15 +45,14 @@ class ForwardBlock {
  public:
   ForwardBlock(const AttentionForwardArgs& args, int64_t batch, int64_t head, QueryBlock block)
       : args_(args), block_(block) {
-    const int64_t first_row = batch * args.sequence;
-    const int64_t query_row = first_row + block.begin;
+    const int64_t query_row = batch * args.query_rows + block.begin;
     const int64_t kv_column = head / (args.num_heads / args.num_kv_heads) * args.head_dim;
-    const int64_t kv_offset = first_row * args.qkv_stride + kv_column;
+    const int64_t kv_offset = batch * args.key_rows * args.kv_stride + kv_column;
     q_ = args.q.At(query_row * args.qkv_stride + head * args.head_dim);
-    k_ = {args.k.At(kv_offset), args.qkv_stride, args.head_dim};
-    v_ = {args.v.At(kv_offset), args.qkv_stride, args.head_dim};
+    k_ = {args.k.At(kv_offset), args.kv_stride, args.head_dim};
+    v_ = {args.v.At(kv_offset), args.kv_stride, args.head_dim};
     out_ = args.out.At(query_row * args.out_stride + head * args.head_dim);
-    stats_row_ = (batch * args.num_heads + head) * args.sequence + block.begin;
+    head_row_ = batch * args.num_heads + head;
   }
 
   void Run(ThreadMemory& memory) const {
@@ -67,7 +66,7 @@ class ForwardBlock {
     const QueryFloats sum = ExponentiateScores(scores, max, block_.num_keys);
     const MutableRows out =
         memory.result.Open(out_, args_.out_stride, block_.num_rows, args_.head_dim);
-    SumOverKeys(scores, block_, v_, 1.0F, out, memory.b);
+    SumOverKeys(scores, block_, v_, 1.0F, 0.0F, out, memory.b);
     for (int64_t i = 0; i < block_.num_rows; ++i) {
       float* const row = out.data + i * out.stride;
       const float factor = 1.0F / sum[i];
@@ -78,22 +77,24 @@ class ForwardBlock {
     if (args_.stats_kind == AttentionStats::kProbabilities) {
       KeepProbabilities(scores, sum, memory.result);
     } else {
-      float* const log_sum_exp = args_.stats.As<float>() + stats_row_;
+      float* const log_sum_exp =
+          args_.stats.As<float>() + head_row_ * args_.query_rows + block_.begin;
       for (int64_t i = 0; i < block_.num_rows; ++i) log_sum_exp[i] = max[i] + std::log(sum[i]);
     }
   }
 
  private:
-  // Rows of probabilities, zero from the diagonal on.
+  // Rows of probabilities, zero where the mask hides the key.
   void KeepProbabilities(const float* scores, const QueryFloats& sum, RowWriter& writer) const {
+    const int64_t num_keys = args_.key_sequence;
+    const int64_t first_row = head_row_ * args_.sequence + block_.begin;
     for (int64_t i = 0; i < block_.num_rows; ++i) {
-      float* const row =
-          writer.Open(args_.stats.At((stats_row_ + i) * args_.sequence), args_.sequence);
+      float* const row = writer.Open(args_.stats.At((first_row + i) * num_keys), num_keys);
       const float factor = 1.0F / sum[i];
       for (int64_t key = 0; key < block_.num_keys; ++key) {
         row[key] = scores[key * kQueryBlock + i] * factor;
       }
-      std::fill(row + block_.num_keys, row + args_.sequence, 0.0F);
+      std::fill(row + block_.num_keys, row + num_keys, 0.0F);
       writer.Store();
     }
   }
@@ -103,7 +104,7 @@ class ForwardBlock {
   ConstArray q_;
   HeadRows k_, v_;
   Array out_;
-  int64_t stats_row_;
+  int64_t head_row_;
 };
 
 }  // namespace
@@ -114,7 +115,7 @@ void CpuBackend::DoAttentionForward(const AttentionForwardArgs& args) {
   pool_.ForEachTask(args.batch * args.num_heads * num_blocks, [&](int thread, int64_t task) {
     const int64_t head_index = task / num_blocks;
     const ForwardBlock block(args, head_index / args.num_heads, head_index % args.num_heads,
-                             QueryBlockAt(task % num_blocks, args.sequence));
+                             QueryBlockAt(task % num_blocks, args));
     block.Run(thread_memory_[thread]);
   });
 }

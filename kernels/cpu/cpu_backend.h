@@ -60,6 +60,7 @@ class CpuBackend : public Backend {
   void DoFill(Array x, int64_t n, float value) override;
   void DoCopy(ConstArray source, Array destination, int64_t n) override;
   void DoCast(ConstArray source, Array destination, int64_t n) override;
+  void DoCopyRows(const CopyRowsArgs& args) override;
   void DoDropout(const DropoutArgs& args) override;
   void DoGroupedMatMul(const GroupedMatMulArgs& args) override;
   void DoGroupedBiasGrad(const GroupedBiasGradArgs& args) override;

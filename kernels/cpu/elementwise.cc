@@ -112,6 +112,20 @@ void CpuBackend::DoCast(ConstArray source, Array destination, int64_t n) {
   });
 }
 
+void CpuBackend::DoCopyRows(const CopyRowsArgs& args) {
+  const int64_t num_rows = args.num_blocks * args.num_rows;
+  pool_.ForRanges(num_rows, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
+    RowReader reader;
+    for (int64_t row = begin; row < end; ++row) {
+      const auto at = [&](const CopyRowsArgs::Strides& strides) {
+        return row / args.num_rows * strides.block + row % args.num_rows * strides.row;
+      };
+      StoreFloats(reader.Read(args.x.At(at(args.x_strides)), args.width),
+                  args.y.At(at(args.y_strides)), args.width);
+    }
+  });
+}
+
 void CpuBackend::DoCopy(ConstArray source, Array destination, int64_t n) {
   const int64_t element_bytes = base::SizeBytes(source.dtype);
   pool_.ForRanges(n, kElementGrain, kAlignmentBytes, [&](int64_t begin, int64_t end) {

@@ -46,7 +46,7 @@ void CpuBackend::DoPositionForward(const PositionForwardArgs& args) {
     RowReader table;
     RowWriter x;
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t position = (args.first_row + row) % args.sequence;
+      const int64_t position = args.positions.Of((args.first_row + row) % args.sequence);
       AddInto(table.Read(args.table.At(position * args.width), args.width),
               x.Load(args.x.At(row * args.width), args.width), args.width);
       x.Store();
@@ -59,12 +59,12 @@ void CpuBackend::DoPositionBackward(const PositionBackwardArgs& args) {
   float* const dtable = args.dtable.As<float>();
   pool_.ForRanges(args.sequence, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
     RowReader dx;
-    for (int64_t position = begin; position < end; ++position) {
-      const int64_t shift = (position - args.first_row) % args.sequence;
+    for (int64_t token = begin; token < end; ++token) {
+      float* const sums = dtable + args.positions.Of(token) * args.width;
+      const int64_t shift = (token - args.first_row) % args.sequence;
       const int64_t first_row = shift < 0 ? shift + args.sequence : shift;
       for (int64_t row = first_row; row < args.num_rows; row += args.sequence) {
-        AddInto(dx.Read(args.dx.At(row * args.width), args.width), dtable + position * args.width,
-                args.width);
+        AddInto(dx.Read(args.dx.At(row * args.width), args.width), sums, args.width);
       }
     }
   });

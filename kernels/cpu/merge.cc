@@ -37,9 +37,10 @@ void CpuBackend::DoLogSumExpMerge(const LogSumExpMergeArgs& args) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t position = row % args.sequence;
       const int64_t head = row / args.sequence % args.num_heads;
-      const int64_t token = row / args.sequence / args.num_heads * args.sequence + position;
-      const MergeWeights weights = WeightsOf(stats[row], block_stats[row]);
-      stats[row] = weights.log_sum_exp;
+      const int64_t token = row / args.sequence / args.num_heads * args.sample_rows + position;
+      const int64_t stats_at = row / args.sequence * args.sample_rows + position;
+      const MergeWeights weights = WeightsOf(stats[stats_at], block_stats[stats_at]);
+      stats[stats_at] = weights.log_sum_exp;
       const int64_t at = (token * args.num_heads + head) * args.head_dim;
       const float* const block_out = block_reader.Read(args.block_out.At(at), args.head_dim);
       float* const out = out_writer.Load(args.out.At(at), args.head_dim);

@@ -11,7 +11,8 @@ namespace {
 constexpr int kRowLanes = 8;
 constexpr int kThreads = 256;
 
-// delta[batch, head, query] = sum of dout * out over the row of the head; kRowLanes lanes a row.
+// delta[batch, head, query of query_rows] = sum of dout * out over the row of the head; kRowLanes
+// lanes a row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     DeltaKernel(BackwardParams<T> params, int64_t num_rows, float* delta) {
@@ -20,20 +21,21 @@ __global__ void __launch_bounds__(kThreads)
   const bool is_row = index < num_rows;
   const int64_t token = is_row ? index / sizes.num_heads : 0;
   const int64_t head = is_row ? index - token * sizes.num_heads : 0;
-  const int64_t at = token * params.out_stride + head * sizes.head_dim;
+  const int64_t batch = token / sizes.sequence;
+  const int64_t query = token - batch * sizes.sequence;
+  const int64_t row = batch * sizes.query_rows + query;
+  const int64_t at = row * params.out_stride + head * sizes.head_dim;
   const float sum =
       DotOfRows<kRowLanes>(params.dout + at, params.out + at, sizes.head_dim, sizes.has_quads);
-  const int64_t batch = token / sizes.sequence;
-  if (is_row && threadIdx.x % kRowLanes == 0) {
-    delta[sizes.StatsRow(batch, head) + token - batch * sizes.sequence] = sum;
-  }
+  if (is_row && threadIdx.x % kRowLanes == 0) delta[sizes.StatsRow(batch, head) + query] = sum;
 }
 
 // The row sums in scratch, or none where it is too short: the kernels then form them themselves,
 // which is slower, as each is formed once for every block of keys.
 const float* MakeDelta(const LaunchContext& context, const AttentionBackwardArgs& args) {
   const int64_t num_rows = args.batch * args.sequence * args.num_heads;
-  if (num_rows * static_cast<int64_t>(sizeof(float)) > context.scratch_bytes) return nullptr;
+  const int64_t num_deltas = args.batch * args.query_rows * args.num_heads;
+  if (num_deltas * static_cast<int64_t>(sizeof(float)) > context.scratch_bytes) return nullptr;
   auto* const delta = static_cast<float*>(context.scratch);
   WithFloatType(args.q.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;

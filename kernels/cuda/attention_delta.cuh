@@ -45,8 +45,8 @@ __device__ __forceinline__ void LoadDelta(const BackwardParams<T>& params, int64
     }
     return;
   }
-  const auto dout = HeadOf(params.dout, params.out_stride, blockIdx.z, head, sizes);
-  const auto out = HeadOf(params.out, params.out_stride, blockIdx.z, head, sizes);
+  const auto dout = QueryHead(params.dout, params.out_stride, blockIdx.z, head, sizes);
+  const auto out = QueryHead(params.out, params.out_stride, blockIdx.z, head, sizes);
   const int rows_at_once = static_cast<int>(blockDim.x) / kLanes;
   for (int row = static_cast<int>(threadIdx.x) / kLanes; row < num_rows; row += rows_at_once) {
     const int64_t query = first + row;

@@ -41,16 +41,17 @@ struct PlainTile {
   static __device__ __forceinline__ int Row(int i) { return Group() + i * (kRows / kGroupRows); }
   static __device__ __forceinline__ int Column(int j) { return Lane() + j * kGroupLanes; }
 
-  // tile[row] = rows[first + row], zeros behind the last row and the last element. All threads.
+  // tile[row] = rows[first + row] of num_rows rows, zeros behind the last row and the last element.
+  // All threads.
   template <typename T>
-  static __device__ void LoadTile(const HeadRows<const T>& rows, int64_t first,
+  static __device__ void LoadTile(const HeadRows<const T>& rows, int64_t first, int64_t num_rows,
                                   const AttentionSizes& sizes, float* tile) {
     const int padded = NumQuads(sizes.head_dim) * kQuad * kGroupLanes;
     for (int i = 0; i < kGroupRows; ++i) {
       const int row = Row(i);
       const T* const from = rows.Row(first + row);
       float* const to = tile + row * kStride;
-      const int valid = first + row < sizes.sequence ? sizes.head_dim : 0;
+      const int valid = first + row < num_rows ? sizes.head_dim : 0;
       if (sizes.has_quads) {
         for (int column = FirstOf(0); column < padded; column += kQuad * kGroupLanes) {
           float values[kQuad] = {};
@@ -123,15 +124,15 @@ struct PlainTile {
     }
   }
 
-  // rows[first + row] = sums[row] * factor[i], i the row's number in its group.
+  // rows[first + row] = sums[row] * factor[i] for num_rows rows, i the row's number in its group.
   template <typename T>
   static __device__ void StoreSums(const Sums& sums, const float (&factor)[kGroupRows],
-                                   const HeadRows<T>& rows, int64_t first,
+                                   const HeadRows<T>& rows, int64_t first, int64_t num_rows,
                                    const AttentionSizes& sizes) {
 #pragma unroll
     for (int i = 0; i < kGroupRows; ++i) {
       const int64_t row = first + Row(i);
-      if (row >= sizes.sequence) continue;
+      if (row >= num_rows) continue;
 #pragma unroll
       for (int quad = 0; quad < kQuads; ++quad) {
         float values[kQuad];
@@ -139,6 +140,25 @@ struct PlainTile {
         for (int e = 0; e < kQuad; ++e) values[e] = sums[i][quad][e] * factor[i];
         StoreQuad(values, rows.Row(row) + FirstOf(quad), sizes.head_dim - FirstOf(quad),
                   sizes.has_quads);
+      }
+    }
+  }
+
+  // rows[first + row] += sums[row] * factor.
+  static __device__ void AddSums(const Sums& sums, float factor, const HeadRows<float>& rows,
+                                 int64_t first, int64_t num_rows, const AttentionSizes& sizes) {
+#pragma unroll
+    for (int i = 0; i < kGroupRows; ++i) {
+      const int64_t row = first + Row(i);
+      if (row >= num_rows) continue;
+#pragma unroll
+      for (int quad = 0; quad < kQuads; ++quad) {
+        float* const to = rows.Row(row) + FirstOf(quad);
+        const int count = sizes.head_dim - FirstOf(quad);
+#pragma unroll
+        for (int e = 0; e < kQuad; ++e) {
+          if (e < count) to[e] = fmaf(sums[i][quad][e], factor, to[e]);
+        }
       }
     }
   }

@@ -32,8 +32,8 @@ class GradientBlock {
       : params_(params), sizes_(params.sizes), first_(first), shared_(shared) {
     kv_head_ = kSide == Side::kKeys ? blockIdx.y : blockIdx.y / sizes_.group_size;
     if constexpr (kSide == Side::kKeys) {
-      LoadTile(KeyValueRows(params.k), first, Places::kOwnFirst);
-      LoadTile(KeyValueRows(params.v), first, Places::kOwnSecond);
+      LoadKeys(params.k, first, Places::kOwnFirst);
+      LoadKeys(params.v, first, Places::kOwnSecond);
     } else {
       LoadQueries(blockIdx.y, first, Places::kOwnFirst, Places::kOwnSecond);
     }
@@ -41,8 +41,8 @@ class GradientBlock {
 
   __device__ __forceinline__ void AddKeys(int64_t first_key) {
     __syncthreads();  // the last tiles are read
-    LoadTile(KeyValueRows(params_.k), first_key, Places::kOtherFirst);
-    LoadTile(KeyValueRows(params_.v), first_key, Places::kOtherSecond);
+    LoadKeys(params_.k, first_key, Places::kOtherFirst);
+    LoadKeys(params_.v, first_key, Places::kOtherSecond);
     __syncthreads();
     AddProducts(blockIdx.y, first_key);
   }
@@ -55,33 +55,28 @@ class GradientBlock {
   }
 
   __device__ __forceinline__ void StoreGradients() const {
-    const float scaled[kGroupRows] = {sizes_.scale, sizes_.scale};
-    const float unscaled[kGroupRows] = {1.0F, 1.0F};
     if constexpr (kSide == Side::kKeys) {
-      StoreSums(first_sums_, scaled, params_.dk);
-      StoreSums(second_sums_, unscaled, params_.dv);
+      StoreSums(first_sums_, sizes_.scale, params_.dk, params_.dk_sums);
+      StoreSums(second_sums_, 1.0F, params_.dv, params_.dv_sums);
     } else {
-      StoreSums(first_sums_, scaled, params_.dq);
+      StoreSums(first_sums_, sizes_.scale, params_.dq, params_.dq_sums);
     }
   }
 
  private:
   using Places = Layout<Tile>;
 
-  __device__ __forceinline__ HeadRows<const T> KeyValueRows(const T* data) const {
-    return HeadOf(data, params_.qkv_stride, blockIdx.z, kv_head_, sizes_);
-  }
-
-  __device__ __forceinline__ void LoadTile(const HeadRows<const T>& rows, int64_t first,
-                                           int place) {
-    Tile::LoadTile(rows, first, sizes_, shared_ + place);
+  __device__ __forceinline__ void LoadKeys(const T* data, int64_t first, int place) {
+    const auto rows = KeyHead(data, params_.kv_stride, blockIdx.z, kv_head_, sizes_);
+    Tile::LoadTile(rows, first, sizes_.num_keys, sizes_, shared_ + place);
   }
 
   __device__ __forceinline__ void LoadQueries(int64_t head, int64_t first, int q_place,
                                               int dout_place) {
-    const auto dout = HeadOf(params_.dout, params_.out_stride, blockIdx.z, head, sizes_);
-    LoadTile(HeadOf(params_.q, params_.qkv_stride, blockIdx.z, head, sizes_), first, q_place);
-    LoadTile(dout, first, dout_place);
+    const auto q = QueryHead(params_.q, params_.q_stride, blockIdx.z, head, sizes_);
+    const auto dout = QueryHead(params_.dout, params_.out_stride, blockIdx.z, head, sizes_);
+    Tile::LoadTile(q, first, sizes_.sequence, sizes_, shared_ + q_place);
+    Tile::LoadTile(dout, first, sizes_.sequence, sizes_, shared_ + dout_place);
     LoadDelta<kGroupLanes>(params_, head, first, Tile::kRows, shared_ + Places::kDelta);
     const int row = static_cast<int>(threadIdx.x);
     if (params_.log_sum_exp != nullptr && row < Tile::kRows && first + row < sizes_.sequence) {
@@ -92,10 +87,10 @@ class GradientBlock {
 
   __device__ __forceinline__ float Probability(int64_t head, int64_t query, int64_t key,
                                                int tile_query, float product) const {
-    if (key > query || query >= sizes_.sequence) return 0;
+    if (sizes_.IsHidden(query, key) || query >= sizes_.sequence) return 0;
     if (params_.probabilities != nullptr) {
-      const int64_t row = sizes_.StatsRow(blockIdx.z, head) + query;
-      return ToFloat(params_.probabilities[row * sizes_.sequence + key]);
+      const int64_t row = sizes_.ProbabilitiesRow(blockIdx.z, head, query);
+      return ToFloat(params_.probabilities[row + key]);
     }
     return expf(product * sizes_.scale - shared_[Places::kLogSumExp + tile_query]);
   }
@@ -130,10 +125,23 @@ class GradientBlock {
     }
   }
 
-  __device__ __forceinline__ void StoreSums(const typename Tile::Sums& sums,
-                                            const float (&factor)[kGroupRows], T* to) const {
-    Tile::StoreSums(sums, factor, HeadOf(to, params_.dqkv_stride, blockIdx.z, blockIdx.y, sizes_),
-                    first_, sizes_);
+  template <typename To>
+  __device__ __forceinline__ HeadRows<To> OwnRows(To* data) const {
+    return kSide == Side::kKeys
+               ? KeyHead(data, params_.dkv_stride, blockIdx.z, blockIdx.y, sizes_)
+               : QueryHead(data, params_.dq_stride, blockIdx.z, blockIdx.y, sizes_);
+  }
+
+  // Stored, or added to what is there.
+  __device__ __forceinline__ void StoreSums(const typename Tile::Sums& sums, float factor, T* to,
+                                            float* added_to) const {
+    const int64_t num_rows = kSide == Side::kKeys ? sizes_.num_keys : sizes_.sequence;
+    if (added_to != nullptr) {
+      Tile::AddSums(sums, factor, OwnRows(added_to), first_, num_rows, sizes_);
+    } else {
+      const float factors[kGroupRows] = {factor, factor};
+      Tile::StoreSums(sums, factors, OwnRows(to), first_, num_rows, sizes_);
+    }
   }
 
   const BackwardParams<T>& params_;
@@ -151,7 +159,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   // Blocks with many keys first.
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tile::kRows;
   GradientBlock<T, Tile, Side::kQueries> block(params, first, DynamicShared<float>());
-  for (int64_t key = 0; key <= first; key += Tile::kRows) block.AddKeys(key);
+  const int64_t num_keys = params.sizes.EndOfKeys(first + Tile::kRows);
+  for (int64_t key = 0; key < num_keys; key += Tile::kRows) block.AddKeys(key);
   block.StoreGradients();
 }
 
@@ -161,9 +170,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) PlainKeyGradKernel(Backward
   GradientBlock<T, Tile, Side::kKeys> block(params, first, DynamicShared<float>());
   const int64_t first_head = int64_t{blockIdx.y} * params.sizes.group_size;
   for (int64_t head = first_head; head < first_head + params.sizes.group_size; ++head) {
-    for (int64_t query = first; query < params.sizes.sequence; query += Tile::kRows) {
-      block.AddQueries(head, query);
-    }
+    int64_t query = params.sizes.FirstQueryOf(first);
+    for (; query < params.sizes.sequence; query += Tile::kRows) block.AddQueries(head, query);
   }
   block.StoreGradients();
 }
@@ -178,11 +186,12 @@ void PlainAttentionBackward(const LaunchContext& context, const AttentionBackwar
       using Tile = decltype(tile);
       const auto params = ParamsOf<T>(args, delta);
       LaunchShape shape{
-          .grid = dim3(static_cast<unsigned>(base::CeilDiv(args.sequence, Tile::kRows)),
+          .grid = dim3(static_cast<unsigned>(base::CeilDiv(args.key_sequence, Tile::kRows)),
                        static_cast<unsigned>(args.num_kv_heads), static_cast<unsigned>(args.batch)),
           .block = dim3(Tile::kThreads),
           .shared_bytes = Layout<Tile>::kFloats * sizeof(float)};
       Launch("AttentionBackward", PlainKeyGradKernel<T, Tile>, shape, context.stream, params);
+      shape.grid.x = static_cast<unsigned>(base::CeilDiv(args.sequence, Tile::kRows));
       shape.grid.y = static_cast<unsigned>(args.num_heads);
       Launch("AttentionBackward", PlainQueryGradKernel<T, Tile>, shape, context.stream, params);
     });

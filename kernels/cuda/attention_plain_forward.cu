@@ -14,15 +14,15 @@ class QueryBlock {
                                         float* shared)
       : params_(params),
         first_(first),
-        k_(HeadOf(params.k, params.qkv_stride, blockIdx.z, blockIdx.y / params.sizes.group_size,
-                  params.sizes)),
-        v_(HeadOf(params.v, params.qkv_stride, blockIdx.z, blockIdx.y / params.sizes.group_size,
-                  params.sizes)),
+        k_(KeyHead(params.k, params.kv_stride, blockIdx.z, blockIdx.y / params.sizes.group_size,
+                   params.sizes)),
+        v_(KeyHead(params.v, params.kv_stride, blockIdx.z, blockIdx.y / params.sizes.group_size,
+                   params.sizes)),
         q_tile_(shared),
         kv_tile_(shared + Tile::kFloats),
         weights_(shared + 2 * Tile::kFloats) {
-    Tile::LoadTile(HeadOf(params.q, params.qkv_stride, blockIdx.z, blockIdx.y, params.sizes), first,
-                   params.sizes, q_tile_);
+    Tile::LoadTile(QueryHead(params.q, params.q_stride, blockIdx.z, blockIdx.y, params.sizes),
+                   first, params.sizes.sequence, params.sizes, q_tile_);
   }
 
   // Takes the keys from first_key on, a tile of them, into the softmax and its sums.
@@ -33,7 +33,7 @@ class QueryBlock {
     for (int i = 0; i < kGroupRows; ++i) UpdateRow(i, scores[i]);
     Tile::StoreWeights(scores, weights_);
     __syncthreads();  // the keys are read
-    Tile::LoadTile(v_, first_key, params_.sizes, kv_tile_);
+    Tile::LoadTile(v_, first_key, params_.sizes.num_keys, params_.sizes, kv_tile_);
     __syncthreads();
     Tile::AddWeighted(weights_, kv_tile_, params_.sizes.head_dim, sums_);
     __syncthreads();  // the values are read
@@ -51,41 +51,42 @@ class QueryBlock {
       }
     }
     Tile::StoreSums(sums_, factor,
-                    HeadOf(params_.out, params_.out_stride, blockIdx.z, blockIdx.y, sizes), first_,
-                    sizes);
+                    QueryHead(params_.out, params_.out_stride, blockIdx.z, blockIdx.y, sizes),
+                    first_, sizes.sequence, sizes);
   }
 
-  // Probabilities of the keys from first_key on; they are zero behind the block's last query.
+  // Probabilities of the keys from first_key on; they are zero where no query of the block sees
+  // them.
   __device__ __forceinline__ void StoreProbabilities(int64_t first_key) {
     typename Tile::Scores scores = {};
-    const int64_t sequence = params_.sizes.sequence;
-    const bool is_seen = first_key < first_ + Tile::kRows;
+    const AttentionSizes& sizes = params_.sizes;
+    const bool is_seen = first_key < sizes.EndOfKeys(first_ + Tile::kRows);
     if (is_seen) MultiplyKeys(first_key, scores);
     for (int i = 0; i < kGroupRows; ++i) {
       const int64_t row = first_ + Tile::Row(i);
-      if (row >= sequence) continue;
-      T* const to =
-          params_.probabilities + (params_.sizes.StatsRow(blockIdx.z, blockIdx.y) + row) * sequence;
+      if (row >= sizes.sequence) continue;
+      T* const to = params_.probabilities + sizes.ProbabilitiesRow(blockIdx.z, blockIdx.y, row);
       for (int j = 0; j < Tile::kColumns; ++j) {
         const int64_t key = first_key + Tile::Column(j);
         const float p = is_seen ? expf(scores[i][j] - max_[i]) / total_[i] : 0.0F;
-        if (key < sequence) to[key] = FromFloat<T>(p);
+        if (key < sizes.num_keys) to[key] = FromFloat<T>(p);
       }
     }
     __syncthreads();  // the keys are read
   }
 
  private:
-  // Scaled scores, -infinity where a key lies behind its query.
+  // Scaled scores, -infinity where a query does not see the key.
   __device__ __forceinline__ void MultiplyKeys(int64_t first_key, typename Tile::Scores& scores) {
-    Tile::LoadTile(k_, first_key, params_.sizes, kv_tile_);
+    Tile::LoadTile(k_, first_key, params_.sizes.num_keys, params_.sizes, kv_tile_);
     __syncthreads();
     Tile::Multiply(q_tile_, kv_tile_, params_.sizes.head_dim, scores);
 #pragma unroll
     for (int i = 0; i < kGroupRows; ++i) {
 #pragma unroll
       for (int j = 0; j < Tile::kColumns; ++j) {
-        const bool hidden = first_key + Tile::Column(j) > first_ + Tile::Row(i);
+        const bool hidden =
+            params_.sizes.IsHidden(first_ + Tile::Row(i), first_key + Tile::Column(j));
         scores[i][j] = hidden ? -INFINITY : scores[i][j] * params_.sizes.scale;
       }
     }
@@ -131,10 +132,11 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) PlainForwardKernel(ForwardP
   // Blocks with many keys first.
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tile::kRows;
   QueryBlock<T, Tile> block(params, first, DynamicShared<float>());
-  for (int64_t key = 0; key <= first; key += Tile::kRows) block.AddKeys(key);
+  const int64_t num_keys = params.sizes.EndOfKeys(first + Tile::kRows);
+  for (int64_t key = 0; key < num_keys; key += Tile::kRows) block.AddKeys(key);
   block.StoreOutput();
   if (params.probabilities == nullptr) return;
-  for (int64_t key = 0; key < params.sizes.sequence; key += Tile::kRows) {
+  for (int64_t key = 0; key < params.sizes.num_keys; key += Tile::kRows) {
     block.StoreProbabilities(key);
   }
 }

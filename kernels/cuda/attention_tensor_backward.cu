@@ -73,17 +73,17 @@ class RowsInFlight {
 template <typename Tiles>
 __device__ __forceinline__ void LoadOwnRows(const HeadRows<const typename Tiles::T>& first_rows,
                                             const HeadRows<const typename Tiles::T>& second_rows,
-                                            int64_t first, const AttentionSizes& sizes,
+                                            int64_t first, int64_t num_rows, int head_dim,
                                             char* shared) {
   using T = typename Tiles::T;
   TileInFlight<T, Tiles::kRows, Tiles::kWidth> rows;
-  rows.Fetch(first_rows, first, sizes.sequence, sizes.head_dim);
+  rows.Fetch(first_rows, first, num_rows, head_dim);
   rows.Put(reinterpret_cast<T*>(shared + Tiles::kOwnFirst));
-  rows.Fetch(second_rows, first, sizes.sequence, sizes.head_dim);
+  rows.Fetch(second_rows, first, num_rows, head_dim);
   rows.Put(reinterpret_cast<T*>(shared + Tiles::kOwnSecond));
 }
 
-// A block of queries meets the keys up to its last query.
+// A block of queries meets the keys that its last query sees.
 template <typename Tiles>
 __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
     TensorQueryGradKernel(BackwardParams<typename Tiles::T> params) {
@@ -92,16 +92,16 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
   char* const shared = DynamicShared<char>();
   const int64_t head = blockIdx.y;
   const int64_t kv_head = head / sizes.group_size;
-  const auto k = HeadOf(params.k, params.qkv_stride, blockIdx.z, kv_head, sizes);
-  const auto v = HeadOf(params.v, params.qkv_stride, blockIdx.z, kv_head, sizes);
+  const auto k = KeyHead(params.k, params.kv_stride, blockIdx.z, kv_head, sizes);
+  const auto v = KeyHead(params.v, params.kv_stride, blockIdx.z, kv_head, sizes);
   // Blocks with many keys first.
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tiles::kRows;
-  const int64_t num_keys = min(first + Tiles::kRows, sizes.sequence);
+  const int64_t num_keys = sizes.EndOfKeys(first + Tiles::kRows);
 
-  WarpGradients<Tiles> gradients(shared, sizes.scale, first);
-  LoadOwnRows<Tiles>(HeadOf(params.q, params.qkv_stride, blockIdx.z, head, sizes),
-                     HeadOf(params.dout, params.out_stride, blockIdx.z, head, sizes), first, sizes,
-                     shared);
+  WarpGradients<Tiles> gradients(shared, sizes, first);
+  LoadOwnRows<Tiles>(QueryHead(params.q, params.q_stride, blockIdx.z, head, sizes),
+                     QueryHead(params.dout, params.out_stride, blockIdx.z, head, sizes), first,
+                     sizes.sequence, sizes.head_dim, shared);
   StatisticsInFlight<T, Tiles::kQueries> statistics;
   statistics.Fetch(params, head, first);
   statistics.Put(params, head, first, reinterpret_cast<float*>(shared + Tiles::kStatistics));
@@ -116,11 +116,14 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
     rows.Fetch(k, v, key + Tiles::kOtherRows, num_keys, sizes.head_dim);
     if (meets) gradients.AddWeighted();
   }
-  gradients.Finish(HeadOf(params.dq, params.dqkv_stride, blockIdx.z, head, sizes), {},
-                   sizes.sequence, sizes.head_dim);
+  if (params.dq_sums != nullptr) {
+    gradients.Add(QueryHead(params.dq_sums, params.dq_stride, blockIdx.z, head, sizes), {});
+  } else {
+    gradients.Store(QueryHead(params.dq, params.dq_stride, blockIdx.z, head, sizes), {});
+  }
 }
 
-// A block of keys meets the queries from its first key on, of every head of its group.
+// A block of keys meets the queries that see its first key, of every head of its group.
 template <typename Tiles>
 __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
     TensorKeyGradKernel(BackwardParams<typename Tiles::T> params) {
@@ -131,23 +134,25 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
   const int64_t kv_head = blockIdx.y;
   const int64_t first = int64_t{blockIdx.x} * Tiles::kRows;
   const int64_t first_head = kv_head * sizes.group_size;
-  const int64_t num_tiles = (sizes.sequence - first + Tiles::kOtherRows - 1) / Tiles::kOtherRows;
+  const int64_t first_query = sizes.FirstQueryOf(first);
+  const int64_t num_tiles =
+      (sizes.sequence - first_query + Tiles::kOtherRows - 1) / Tiles::kOtherRows;
   const int64_t num_steps = num_tiles * sizes.group_size;
 
-  WarpGradients<Tiles> gradients(shared, sizes.scale, first);
-  LoadOwnRows<Tiles>(HeadOf(params.k, params.qkv_stride, blockIdx.z, kv_head, sizes),
-                     HeadOf(params.v, params.qkv_stride, blockIdx.z, kv_head, sizes), first, sizes,
-                     shared);
+  WarpGradients<Tiles> gradients(shared, sizes, first);
+  LoadOwnRows<Tiles>(KeyHead(params.k, params.kv_stride, blockIdx.z, kv_head, sizes),
+                     KeyHead(params.v, params.kv_stride, blockIdx.z, kv_head, sizes), first,
+                     sizes.num_keys, sizes.head_dim, shared);
   RowsInFlight<Tiles> rows;
   StatisticsInFlight<T, Tiles::kQueries> statistics;
   const auto fetch = [&](int64_t head, int64_t query) {
-    rows.Fetch(HeadOf(params.q, params.qkv_stride, blockIdx.z, head, sizes),
-               HeadOf(params.dout, params.out_stride, blockIdx.z, head, sizes), query,
+    rows.Fetch(QueryHead(params.q, params.q_stride, blockIdx.z, head, sizes),
+               QueryHead(params.dout, params.out_stride, blockIdx.z, head, sizes), query,
                sizes.sequence, sizes.head_dim);
     statistics.Fetch(params, head, query);
   };
   int64_t head = first_head;
-  int64_t query = first;
+  int64_t query = first_query;
   fetch(head, query);
   for (int64_t step = 0; step < num_steps; ++step) {
     __syncthreads();  // the last tiles are read
@@ -158,15 +163,19 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
     if (meets) gradients.MakeWeights(query);
     query += Tiles::kOtherRows;
     if (query >= sizes.sequence) {
-      query = first;
+      query = first_query;
       ++head;
     }
     if (step + 1 < num_steps) fetch(head, query);
     if (meets) gradients.AddWeighted();
   }
-  gradients.Finish(HeadOf(params.dk, params.dqkv_stride, blockIdx.z, kv_head, sizes),
-                   HeadOf(params.dv, params.dqkv_stride, blockIdx.z, kv_head, sizes),
-                   sizes.sequence, sizes.head_dim);
+  if (params.dk_sums != nullptr) {
+    gradients.Add(KeyHead(params.dk_sums, params.dkv_stride, blockIdx.z, kv_head, sizes),
+                  KeyHead(params.dv_sums, params.dkv_stride, blockIdx.z, kv_head, sizes));
+  } else {
+    gradients.Store(KeyHead(params.dk, params.dkv_stride, blockIdx.z, kv_head, sizes),
+                    KeyHead(params.dv, params.dkv_stride, blockIdx.z, kv_head, sizes));
+  }
 }
 
 template <typename T, int kWidth>
@@ -175,15 +184,17 @@ void LaunchGradients(const LaunchContext& context, const AttentionBackwardArgs& 
   using KeyTiles = GradientTiles<T, kWidth, Side::kKeys>;
   using QueryTiles = GradientTiles<T, kWidth, Side::kQueries>;
   const auto params = ParamsOf<T>(args, delta);
-  const auto grid = [&](int64_t rows, int64_t heads) {
-    return dim3(static_cast<unsigned>(base::CeilDiv(args.sequence, rows)),
+  const auto grid = [&](int64_t num_rows, int64_t rows_at_once, int64_t heads) {
+    return dim3(static_cast<unsigned>(base::CeilDiv(num_rows, rows_at_once)),
                 static_cast<unsigned>(heads), static_cast<unsigned>(args.batch));
   };
   Launch("AttentionBackward", TensorKeyGradKernel<KeyTiles>,
-         {grid(KeyTiles::kRows, args.num_kv_heads), dim3(kTensorThreads), KeyTiles::kBytes},
+         {grid(args.key_sequence, KeyTiles::kRows, args.num_kv_heads), dim3(kTensorThreads),
+          KeyTiles::kBytes},
          context.stream, params);
   Launch("AttentionBackward", TensorQueryGradKernel<QueryTiles>,
-         {grid(QueryTiles::kRows, args.num_heads), dim3(kTensorThreads), QueryTiles::kBytes},
+         {grid(args.sequence, QueryTiles::kRows, args.num_heads), dim3(kTensorThreads),
+          QueryTiles::kBytes},
          context.stream, params);
 }
 
@@ -195,7 +206,8 @@ bool TensorCoresTake(const AttentionBackwardArgs& args) {
          CanVectorize(kChunk,
                       {args.dout.data, args.out.data, args.q.data, args.k.data, args.v.data,
                        args.dq.data, args.dk.data, args.dv.data},
-                      {args.head_dim, args.qkv_stride, args.out_stride, args.dqkv_stride});
+                      {args.head_dim, args.qkv_stride, args.kv_stride, args.out_stride,
+                       args.dqkv_stride, args.dkv_stride});
 }
 
 void TensorAttentionBackward(const LaunchContext& context, const AttentionBackwardArgs& args,

@@ -45,10 +45,11 @@ class WarpQueries {
   using T = typename Tiles::T;
 
   // first: the block's first query.
-  __device__ __forceinline__ WarpQueries(char* shared, float scale, int64_t first)
-      : warp_(threadIdx.x / kWarpSize),
+  __device__ __forceinline__ WarpQueries(char* shared, const AttentionSizes& sizes, int64_t first)
+      : sizes_(sizes),
+        warp_(threadIdx.x / kWarpSize),
         first_(first + warp_ * Tiles::kWarpQueries),
-        log2_scale_(scale * kLog2E),
+        log2_scale_(sizes.scale * kLog2E),
         q_(reinterpret_cast<T*>(shared + Tiles::kQ) + warp_ * Tiles::kWarpQueries * Tiles::kStride),
         scores_(reinterpret_cast<float*>(shared + Tiles::kScores) +
                 warp_ * Tiles::kWarpQueries * Tiles::kScoreStride),
@@ -64,7 +65,7 @@ class WarpQueries {
   }
 
   __device__ __forceinline__ bool Sees(int64_t key) const {
-    return key < first_ + Tiles::kWarpQueries;
+    return key < first_ + Tiles::kWarpQueries + sizes_.shift;
   }
 
   // Scores of the keys from first_key on, and their softmax so far; older sums are rescaled.
@@ -179,7 +180,8 @@ class WarpQueries {
     float values[kHalf];
     Load<kHalf>(scores_ + row * Tiles::kScoreStride + column, values);
     // In units of the tile: the first column that this query does not see.
-    const auto hidden = static_cast<int>(min(first_ + row + 1 - first_key, int64_t{Tiles::kKeys}));
+    const auto hidden = static_cast<int>(
+        min(sizes_.EndOfKeys(first_ + row + 1) - first_key, int64_t{Tiles::kKeys}));
     float max = max_[r];
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
@@ -221,6 +223,7 @@ class WarpQueries {
     }
   }
 
+  const AttentionSizes& sizes_;
   const int warp_;
   const int64_t first_;
   const float log2_scale_;
@@ -245,23 +248,23 @@ __global__ void __launch_bounds__(kTensorThreads, 1)
   T* const k_tile = reinterpret_cast<T*>(shared + Tiles::kK);
   T* const v_tile = reinterpret_cast<T*>(shared + Tiles::kV);
   const int64_t kv_head = blockIdx.y / sizes.group_size;
-  const auto k = HeadOf(params.k, params.qkv_stride, blockIdx.z, kv_head, sizes);
-  const auto v = HeadOf(params.v, params.qkv_stride, blockIdx.z, kv_head, sizes);
+  const auto k = KeyHead(params.k, params.kv_stride, blockIdx.z, kv_head, sizes);
+  const auto v = KeyHead(params.v, params.kv_stride, blockIdx.z, kv_head, sizes);
   // Blocks with many keys first.
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tiles::kQueries;
-  const int64_t num_keys = min(first + Tiles::kQueries, sizes.sequence);
+  const int64_t num_keys = sizes.EndOfKeys(first + Tiles::kQueries);
 
-  WarpQueries<Tiles> queries(shared, sizes.scale, first);
+  WarpQueries<Tiles> queries(shared, sizes, first);
   TileInFlight<T, Tiles::kQueries, Tiles::kWidth> q_rows;
-  q_rows.Fetch(HeadOf(params.q, params.qkv_stride, blockIdx.z, blockIdx.y, sizes), first,
+  q_rows.Fetch(QueryHead(params.q, params.q_stride, blockIdx.z, blockIdx.y, sizes), first,
                sizes.sequence, sizes.head_dim);
   q_rows.Put(reinterpret_cast<T*>(shared + Tiles::kQ));
   TileInFlight<T, Tiles::kKeys, Tiles::kWidth> rows;
-  rows.Fetch(k, 0, sizes.sequence, sizes.head_dim);
+  rows.Fetch(k, 0, sizes.num_keys, sizes.head_dim);
   rows.Put(k_tile);
   __syncthreads();
   for (int64_t key = 0; key < num_keys; key += Tiles::kKeys) {
-    rows.Fetch(v, key, sizes.sequence, sizes.head_dim);
+    rows.Fetch(v, key, sizes.num_keys, sizes.head_dim);
     if (queries.Sees(key)) queries.AddKeys(k_tile, key);
     rows.Put(v_tile);
     __syncthreads();  // the keys are read, the values are there
@@ -270,7 +273,7 @@ __global__ void __launch_bounds__(kTensorThreads, 1)
     rows.Put(k_tile);
     __syncthreads();  // the values are read, the next keys are there
   }
-  queries.Finish(HeadOf(params.out, params.out_stride, blockIdx.z, blockIdx.y, sizes),
+  queries.Finish(QueryHead(params.out, params.out_stride, blockIdx.z, blockIdx.y, sizes),
                  params.log_sum_exp + sizes.StatsRow(blockIdx.z, blockIdx.y), sizes.sequence,
                  sizes.head_dim);
 }
@@ -281,7 +284,7 @@ bool TensorCoresTake(const AttentionForwardArgs& args) {
   return args.q.dtype != base::DType::kFloat32 &&
          args.stats_kind == base::AttentionStats::kLogSumExp && args.head_dim <= 128 &&
          CanVectorize(kChunk, {args.q.data, args.k.data, args.v.data, args.out.data},
-                      {args.head_dim, args.qkv_stride, args.out_stride});
+                      {args.head_dim, args.qkv_stride, args.kv_stride, args.out_stride});
 }
 
 void TensorAttentionForward(const LaunchContext& context, const AttentionForwardArgs& args) {

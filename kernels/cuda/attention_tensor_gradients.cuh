@@ -50,11 +50,11 @@ class WarpGradients {
   static constexpr bool kIsKeys = Tiles::kSide == Side::kKeys;
 
   // first: the block's first row.
-  __device__ __forceinline__ WarpGradients(char* shared, float scale, int64_t first)
-      : shared_(shared),
+  __device__ __forceinline__ WarpGradients(char* shared, const AttentionSizes& sizes, int64_t first)
+      : sizes_(sizes),
+        shared_(shared),
         warp_row_(static_cast<int>(threadIdx.x) / kWarpSize * Tiles::kWarpRows),
         first_(first + warp_row_),
-        scale_(scale),
         map_(shared + Tiles::kMap, reinterpret_cast<float*>(Weights(Tiles::kScoreGrads))) {
 #pragma unroll
     for (int r = 0; r < Tiles::kRowTiles; ++r) {
@@ -68,8 +68,8 @@ class WarpGradients {
 
   // Whether any key of the own rows and the other side's tile is seen by any of the queries.
   __device__ __forceinline__ bool Meets(int64_t other_first) const {
-    return kIsKeys ? other_first + Tiles::kOtherRows > first_
-                   : other_first < first_ + Tiles::kWarpRows;
+    return kIsKeys ? other_first + Tiles::kOtherRows + sizes_.shift > first_
+                   : other_first < first_ + Tiles::kWarpRows + sizes_.shift;
   }
 
   // Probabilities and score gradients with the tile of the other side, from its row other_first on.
@@ -102,27 +102,38 @@ class WarpGradients {
   }
 
   // Sums, in the place of the own rows, and from there to the gradients.
-  __device__ __forceinline__ void Finish(const HeadRows<T>& first_grad,
-                                         const HeadRows<T>& second_grad, int64_t sequence,
-                                         int head_dim) {
-    StoreSums(first_sums_, scale_, OwnRows(Tiles::kOwnFirst));
+  __device__ __forceinline__ void Store(const HeadRows<T>& first_grad,
+                                        const HeadRows<T>& second_grad) {
+    StoreSums(first_sums_, sizes_.scale, OwnRows(Tiles::kOwnFirst));
     if constexpr (kIsKeys) StoreSums(second_sums_, 1.0F, OwnRows(Tiles::kOwnSecond));
     __syncwarp();
     StoreRows<Tiles::kWarpRows, Tiles::kWidth>(OwnRows(Tiles::kOwnFirst), first_grad, first_,
-                                               sequence, head_dim);
+                                               NumOwnRows(), sizes_.head_dim);
     if constexpr (kIsKeys) {
       StoreRows<Tiles::kWarpRows, Tiles::kWidth>(OwnRows(Tiles::kOwnSecond), second_grad, first_,
-                                                 sequence, head_dim);
+                                                 NumOwnRows(), sizes_.head_dim);
     }
+  }
+
+  // Adds the sums to what is there.
+  __device__ __forceinline__ void Add(const HeadRows<float>& first_grad,
+                                      const HeadRows<float>& second_grad) const {
+    AddSums(first_sums_, sizes_.scale, first_grad);
+    if constexpr (kIsKeys) AddSums(second_sums_, 1.0F, second_grad);
   }
 
  private:
   using Sums = Accumulator[Tiles::kRowTiles][Tiles::kWidthTiles];
 
-  // Whether any key lies behind any query.
+  __device__ __forceinline__ int64_t NumOwnRows() const {
+    return kIsKeys ? sizes_.num_keys : sizes_.sequence;
+  }
+
+  // Whether any key is hidden from any query. Own keys behind the last one spoil no sum but theirs,
+  // which nobody stores.
   __device__ __forceinline__ bool IsCut(int64_t other_first) const {
-    return kIsKeys ? first_ + Tiles::kWarpRows - 1 > other_first
-                   : other_first + Tiles::kOtherRows - 1 > first_;
+    return kIsKeys ? first_ + Tiles::kWarpRows - 1 > other_first + sizes_.shift
+                   : other_first + Tiles::kOtherRows > sizes_.EndOfKeys(first_ + 1);
   }
 
   __device__ __forceinline__ T* OwnRows(int place) const {
@@ -170,8 +181,13 @@ class WarpGradients {
                                                   const Accumulator& grads) const {
     const auto* const log_sum_exp = reinterpret_cast<const float*>(shared_ + Tiles::kStatistics);
     const float* const delta = log_sum_exp + Tiles::kQueries;
-    // Row minus column at which key and query are the same token.
-    const auto diagonal = static_cast<int>(other_first + n * kFragment - (first_ + r * kFragment));
+    // Row minus column at which a query sees its last key.
+    const auto diagonal = static_cast<int>(other_first + n * kFragment - (first_ + r * kFragment) +
+                                           (kIsKeys ? sizes_.shift : -sizes_.shift));
+    // Columns of the tile that are keys, where they are.
+    const auto end = static_cast<int>(
+        kIsKeys ? kFragment
+                : min(sizes_.num_keys - other_first - n * kFragment, int64_t{kFragment}));
     T* const score_grads = Weights(Tiles::kScoreGrads) + At(r, n);
     T* const probabilities = Weights(Tiles::kProbabilities) + At(r, n);
     const FragmentPositions positions = map_.Positions();
@@ -180,8 +196,9 @@ class WarpGradients {
       const int row = positions.Row(e);
       const int column = positions.Column(e);
       const int query = kIsKeys ? n * kFragment + column : warp_row_ + r * kFragment + row;
-      const bool is_hidden = kIsKeys ? row - column > diagonal : row - column < diagonal;
-      float p = exp2f(scores.x[e] * (scale_ * kLog2E) - log_sum_exp[query]);
+      const bool is_hidden =
+          kIsKeys ? row - column > diagonal : row - column < diagonal || column >= end;
+      float p = exp2f(scores.x[e] * (sizes_.scale * kLog2E) - log_sum_exp[query]);
       if (is_cut && is_hidden) p = 0;
       const int at = row * Tiles::kWeightStride + column;
       score_grads[at] = FromFloat<T>(p * (grads.x[e] - delta[query]));
@@ -212,6 +229,25 @@ class WarpGradients {
     }
   }
 
+  __device__ __forceinline__ void AddSums(const Sums& sums, float factor,
+                                          const HeadRows<float>& to) const {
+    const FragmentPositions positions = map_.Positions();
+#pragma unroll
+    for (int r = 0; r < Tiles::kRowTiles; ++r) {
+#pragma unroll
+      for (int w = 0; w < Tiles::kWidthTiles; ++w) {
+#pragma unroll
+        for (int e = 0; e < FragmentPositions::kCount; ++e) {
+          const int64_t row = first_ + r * kFragment + positions.Row(e);
+          const int column = w * kFragment + positions.Column(e);
+          if (row >= NumOwnRows() || column >= sizes_.head_dim) continue;
+          float* const at = to.Row(row) + column;
+          *at = fmaf(sums[r][w].x[e], factor, *at);
+        }
+      }
+    }
+  }
+
   __device__ __forceinline__ void StoreSums(Sums& sums, float factor, T* rows) const {
     const FragmentPositions positions = map_.Positions();
 #pragma unroll
@@ -226,10 +262,10 @@ class WarpGradients {
     }
   }
 
+  const AttentionSizes& sizes_;
   char* const shared_;
   const int warp_row_;  // of the block
   const int64_t first_;
-  const float scale_;
   const FragmentMap map_;
   Sums first_sums_;   // dq, or dk
   Sums second_sums_;  // dv; of keys only

@@ -236,6 +236,7 @@ void CudaBackend::DoSumOfSquares(const SumOfSquaresArgs& args) {
   cuda::SumOfSquares(Context(), args);
 }
 void CudaBackend::DoAdamW(const AdamWArgs& args) { cuda::AdamW(Context(), args); }
+void CudaBackend::DoCopyRows(const CopyRowsArgs& args) { cuda::CopyRows(Context(), args); }
 void CudaBackend::DoDropout(const DropoutArgs& args) { cuda::Dropout(Context(), args); }
 void CudaBackend::DoRouterForward(const RouterForwardArgs& args) {
   cuda::RouterForward(Context(), args);

@@ -65,6 +65,25 @@ struct CastOp {
   }
 };
 
+// Rows of blocks, each where the strides say.
+template <typename From, typename To>
+struct CopyRowsOp {
+  const From* __restrict__ from;
+  To* __restrict__ to;
+  int64_t num_rows;  // of a block
+  CopyRowsArgs::Strides from_strides, to_strides;
+
+  template <int kSize>
+  __device__ void Run(int64_t row, int64_t column) const {
+    const int64_t block = row / num_rows;
+    const int64_t row_of_block = row - block * num_rows;
+    float values[kSize];
+    Load<kSize>(from + block * from_strides.block + row_of_block * from_strides.row + column,
+                values);
+    Store<kSize>(values, to + block * to_strides.block + row_of_block * to_strides.row + column);
+  }
+};
+
 template <typename T, bool kHasBias>
 struct ResidualAddOp {
   const T* x;  // y may be one of its inputs
@@ -143,6 +162,21 @@ void Fill(const LaunchContext& context, Array x, int64_t n, float value) {
     using T = typename decltype(tag)::Type;
     LaunchFlat<kVectorSize<T>>(context, "fill", n, CanVectorize(1, {x.data}, {}),
                                FillOp<T>{x.As<T>(), value});
+  });
+}
+
+void CopyRows(const LaunchContext& context, const CopyRowsArgs& args) {
+  WithFloatTypes(args.x.dtype, args.y.dtype, [&](auto from_tag, auto to_tag) {
+    using From = typename decltype(from_tag)::Type;
+    using To = typename decltype(to_tag)::Type;
+    constexpr int kSize = kPairSize<From, To>;
+    const bool vectorize = CanVectorize(kSize, {args.x.data, args.y.data},
+                                        {args.width, args.x_strides.block, args.x_strides.row,
+                                         args.y_strides.block, args.y_strides.row});
+    LaunchRows<kSize>(context, "copy of rows", args.num_blocks * args.num_rows, args.width,
+                      vectorize,
+                      CopyRowsOp<From, To>{args.x.As<From>(), args.y.As<To>(), args.num_rows,
+                                           args.x_strides, args.y_strides});
   });
 }
 

@@ -131,13 +131,15 @@ struct PositionForwardOp {
   const T* __restrict__ table;
   T* __restrict__ x;
   int64_t width;
-  uint32_t first_position, sequence;
+  uint32_t first_token, sequence;
+  base::TokenPositions positions;
 
   template <int kSize>
   __device__ void Run(int64_t row, int64_t column) const {
     float values[kSize], terms[kSize];
     Load<kSize>(x + row * width + column, values);
-    const int64_t position = (first_position + static_cast<uint32_t>(row)) % sequence;
+    const int64_t token = (first_token + static_cast<uint32_t>(row)) % sequence;
+    const int64_t position = PositionOf(positions, token);
     Load<kSize>(table + position * width + column, terms);
 #pragma unroll
     for (int j = 0; j < kSize; ++j) values[j] += terms[j];
@@ -145,16 +147,18 @@ struct PositionForwardOp {
   }
 };
 
-// Run(position, column): adds all rows of a position.
+// Run(token, column): adds all rows of a token of the sequence, in whichever sample.
 template <typename T>
 struct PositionBackwardOp {
   const T* __restrict__ dx;
   float* __restrict__ dtable;
-  int64_t num_rows, width, first_position, sequence;
+  int64_t num_rows, width, first_token, sequence;
+  base::TokenPositions positions;
 
   template <int kSize>
-  __device__ void Run(int64_t position, int64_t column) const {
-    int64_t row = position - first_position;  // its first
+  __device__ void Run(int64_t token, int64_t column) const {
+    const int64_t position = PositionOf(positions, token);
+    int64_t row = token - first_token;  // its first
     if (row < 0) row += sequence;
     if (row >= num_rows) return;
     float sums[kSize], values[kSize];
@@ -230,7 +234,7 @@ void PositionForward(const LaunchContext& context, const PositionForwardArgs& ar
                       CanVectorize(kSize, {args.table.data, args.x.data}, {args.width}),
                       PositionForwardOp<T>{args.table.As<T>(), args.x.As<T>(), args.width,
                                            static_cast<uint32_t>(args.first_row % args.sequence),
-                                           static_cast<uint32_t>(args.sequence)});
+                                           static_cast<uint32_t>(args.sequence), args.positions});
   });
 }
 
@@ -242,7 +246,7 @@ void PositionBackward(const LaunchContext& context, const PositionBackwardArgs& 
         context, "position embedding backward", args.sequence, args.width,
         CanVectorize(kSize, {args.dx.data, args.dtable.data}, {args.width}),
         PositionBackwardOp<T>{args.dx.As<T>(), args.dtable.As<float>(), args.num_rows, args.width,
-                              args.first_row % args.sequence, args.sequence});
+                              args.first_row % args.sequence, args.sequence, args.positions});
   });
 }
 

@@ -37,6 +37,14 @@ AttentionShape ShapeOf(const Args& args) {
           .scale = args.scale};
 }
 
+// Square and causal, from rows that lie one behind the other.
+template <typename Args>
+bool IsPlain(const Args& args) {
+  return args.mask == base::AttentionMask::kCausal && args.key_sequence == args.sequence &&
+         args.query_rows == args.sequence && args.key_rows == args.sequence &&
+         args.kv_stride == args.qkv_stride;
+}
+
 }  // namespace
 
 // The tensors that both passes have.
@@ -122,14 +130,17 @@ bool FusedAttention::Run(const LaunchContext& context, const AttentionShape& sha
 }
 
 bool FusedAttention::Forward(const LaunchContext& context, const AttentionForwardArgs& args) {
-  if (!library_) return false;
+  if (!library_ || !IsPlain(args)) return false;
   const Operands operands = CommonOperands(args);
   const AttentionShape shape = ShapeOf(args);
   return IsFusible(shape, args.stats_kind, operands) && Run(context, shape, operands);
 }
 
 bool FusedAttention::Backward(const LaunchContext& context, const AttentionBackwardArgs& args) {
-  if (!library_) return false;
+  if (!library_ || !IsPlain(args) || args.sums != base::AttentionSums::kNone ||
+      args.dkv_stride != args.dqkv_stride) {
+    return false;
+  }
   AttentionShape shape = ShapeOf(args);
   shape.is_backward = true;
   shape.dqkv_stride = args.dqkv_stride;

@@ -45,6 +45,7 @@ void Scale(const LaunchContext& context, Array x, int64_t n, float factor);
 void Add(const LaunchContext& context, ConstArray x, Array y, int64_t n);
 void Fill(const LaunchContext& context, Array x, int64_t n, float value);
 void Copy(const LaunchContext& context, ConstArray source, Array destination, int64_t n);
+void CopyRows(const LaunchContext& context, const CopyRowsArgs& args);
 void Cast(const LaunchContext& context, ConstArray source, Array destination, int64_t n);
 void Dropout(const LaunchContext& context, const DropoutArgs& args);
 void RouterForward(const LaunchContext& context, const RouterForwardArgs& args);

@@ -21,6 +21,7 @@ struct MergeParams {
   float* stats;
   int64_t num_rows;  // a row is one head of one token
   int64_t sequence, num_heads, head_dim;
+  int64_t sample_rows;  // of a sample in the arrays
 };
 
 // blockDim.x threads, a power of two up to a warp, share a row.
@@ -31,8 +32,10 @@ __global__ void __launch_bounds__(kThreads) MergeKernel(MergeParams<Block, Out> 
   const int64_t token = row / params.num_heads;
   const int64_t head = row - token * params.num_heads;
   const int64_t batch = token / params.sequence;
-  const int64_t stats_at =
-      (batch * params.num_heads + head) * params.sequence + token - batch * params.sequence;
+  const int64_t position = token - batch * params.sequence;
+  const int64_t stats_at = (batch * params.num_heads + head) * params.sample_rows + position;
+  const int64_t out_at =
+      ((batch * params.sample_rows + position) * params.num_heads + head) * params.head_dim;
   const float own = is_row ? params.stats[stats_at] : 0.0F;
   const float other = is_row ? params.block_stats[stats_at] : 0.0F;
   __syncwarp();  // the row's threads have read its statistic before one of them replaces it
@@ -45,8 +48,8 @@ __global__ void __launch_bounds__(kThreads) MergeKernel(MergeParams<Block, Out> 
   if (threadIdx.x == 0) params.stats[stats_at] = has_keys ? max + logf(sum) : max;
   const float own_weight = has_keys ? own_share / sum : 0.0F;
   const float other_weight = has_keys ? other_share / sum : 0.0F;
-  const Block* const from = params.block_out + row * params.head_dim;
-  Out* const to = params.out + row * params.head_dim;
+  const Block* const from = params.block_out + out_at;
+  Out* const to = params.out + out_at;
   for (int64_t at = int64_t{threadIdx.x} * kSize; at < params.head_dim;
        at += int64_t{blockDim.x} * kSize) {
     float values[kSize];
@@ -81,7 +84,8 @@ void Merge(const LaunchContext& context, const LogSumExpMergeArgs& args) {
                                        .num_rows = args.batch * args.sequence * args.num_heads,
                                        .sequence = args.sequence,
                                        .num_heads = args.num_heads,
-                                       .head_dim = args.head_dim};
+                                       .head_dim = args.head_dim,
+                                       .sample_rows = args.sample_rows};
   if (CanVectorize(kPairSize<Block, Out>, {params.block_out, params.out}, {args.head_dim})) {
     LaunchMerge<Block, Out, kPairSize<Block, Out>>(context, params);
   } else {

@@ -22,6 +22,7 @@ struct RopeParams {
   int64_t num_rows, num_heads, head_dim, stride;
   uint32_t sequence;
   int num_pairs;  // of the piece
+  base::TokenPositions positions;
 };
 
 // A block takes rows in turn: the sines and cosines of its row go to shared memory, for all heads.
@@ -33,7 +34,8 @@ __global__ void __launch_bounds__(kThreads)
   const int packs_per_head = p.num_pairs / kSize;
   const int num_packs = packs_per_head * static_cast<int>(p.num_heads);
   for (int64_t row = blockIdx.x; row < p.num_rows; row += gridDim.x) {
-    const auto position = static_cast<double>(static_cast<uint32_t>(row) % p.sequence);
+    const int64_t token = static_cast<uint32_t>(row) % p.sequence;
+    const auto position = static_cast<double>(PositionOf(p.positions, token));
     for (int i = static_cast<int>(threadIdx.x); i < p.num_pairs; i += kThreads) {
       const double turns = position * frequencies.turns[i];
       sincospif(static_cast<float>(2.0 * (turns - rint(turns))), &sines[i], &cosines[i]);
@@ -87,7 +89,8 @@ void Rope(const LaunchContext& context, const RopeArgs& args) {
                                  args.head_dim,
                                  args.stride,
                                  static_cast<uint32_t>(args.sequence),
-                                 static_cast<int>(num_pairs)};
+                                 static_cast<int>(num_pairs),
+                                 args.positions};
       if (CanVectorize(kSize, {args.qk.data}, {half, args.stride})) {
         Launch("rope", RopeKernel<T, kSize>, shape, context.stream, params, frequencies);
       } else {

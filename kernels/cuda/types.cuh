@@ -6,6 +6,7 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/dtype.h"
+#include "cost_model/base/token_positions.h"
 #include "kernels/array.h"
 
 namespace tessera::kernels {
@@ -59,6 +60,12 @@ void WithFloatType(base::DType dtype, const Body& body) {
     default:
       TESSERA_CHECK(false, "no kernels for ", base::ToString(dtype));
   }
+}
+
+// positions.Of(token), where the host's functions cannot be called.
+__device__ __forceinline__ int64_t PositionOf(const base::TokenPositions& positions,
+                                              int64_t token) {
+  return token + (token < positions.num_early ? positions.early_shift : positions.late_shift);
 }
 
 }  // namespace cuda

@@ -102,6 +102,26 @@ TEST_P(DeviceOverlapTest, ExchangesBothWaysMeetInAGroup) {
   });
 }
 
+// What is computed between the end of a group and its wait meets neither what goes nor what comes.
+TEST_P(DeviceOverlapTest, AGroupOfMessagesTravelsBesideWhatIsComputed) {
+  Run(3, [](kernels::Backend& backend, Communicator& world) {
+    const int next = (world.rank() + 1) % world.size();
+    const int previous = (world.rank() + world.size() - 1) % world.size();
+    const OnDevice held(backend, kBytes), coming(backend, kBytes), other(backend, kBytes);
+    backend.Fill(held.floats(), kCount, static_cast<float>(world.rank()));
+    world.GroupStart();
+    world.Recv(coming.data(), kCount, DType::kFloat32, previous, 0);
+    world.Send(held.data(), kCount, DType::kFloat32, next, 0);
+    const auto exchange = world.GroupEndAsync();
+    backend.Fill(other.floats(), kCount, 5);
+    backend.Add(held.floats(), other.floats(), kCount);
+    exchange->Wait();
+    backend.Add(coming.floats(), other.floats(), kCount);
+    backend.Fill(held.floats(), kCount, 99);  // it has gone
+    ExpectAll(backend, other, static_cast<float>(5 + world.rank() + previous));
+  });
+}
+
 TEST_P(DeviceOverlapTest, MessagesOfTheirOwnArriveInOrder) {
   Run(2, [](kernels::Backend& backend, Communicator& world) {
     const OnDevice first(backend, kBytes), second(backend, kBytes);

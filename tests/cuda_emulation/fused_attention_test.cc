@@ -154,41 +154,41 @@ class Problem {
             DeviceArray::Poison(DType::kFloat32, shape.batch * shape.num_heads * shape.sequence)) {}
 
   AttentionForwardArgs Forward() const {
-    return {.q = qkv_,
-            .k = qkv_.At(shape_.QueryWidth()),
-            .v = qkv_.At(shape_.QueryWidth() + shape_.KeyWidth()),
-            .out = out_,
-            .stats = stats_,
-            .batch = shape_.batch,
-            .sequence = shape_.sequence,
-            .num_heads = shape_.num_heads,
-            .num_kv_heads = shape_.num_kv_heads,
-            .head_dim = shape_.head_dim,
-            .qkv_stride = QkvStride(shape_),
-            .out_stride = OutStride(shape_),
-            .scale = static_cast<float>(shape_.scale)};
+    return Completed(AttentionForwardArgs{.q = qkv_,
+                                          .k = qkv_.At(shape_.QueryWidth()),
+                                          .v = qkv_.At(shape_.QueryWidth() + shape_.KeyWidth()),
+                                          .out = out_,
+                                          .stats = stats_,
+                                          .batch = shape_.batch,
+                                          .sequence = shape_.sequence,
+                                          .num_heads = shape_.num_heads,
+                                          .num_kv_heads = shape_.num_kv_heads,
+                                          .head_dim = shape_.head_dim,
+                                          .qkv_stride = QkvStride(shape_),
+                                          .out_stride = OutStride(shape_),
+                                          .scale = static_cast<float>(shape_.scale)});
   }
 
   AttentionBackwardArgs Backward() const {
     const AttentionForwardArgs forward = Forward();
-    return {.dout = dout_,
-            .q = forward.q,
-            .k = forward.k,
-            .v = forward.v,
-            .out = out_,
-            .stats = stats_,
-            .dq = dqkv_,
-            .dk = dqkv_.At(shape_.QueryWidth()),
-            .dv = dqkv_.At(shape_.QueryWidth() + shape_.KeyWidth()),
-            .batch = shape_.batch,
-            .sequence = shape_.sequence,
-            .num_heads = shape_.num_heads,
-            .num_kv_heads = shape_.num_kv_heads,
-            .head_dim = shape_.head_dim,
-            .qkv_stride = forward.qkv_stride,
-            .out_stride = forward.out_stride,
-            .dqkv_stride = forward.qkv_stride,
-            .scale = forward.scale};
+    return Completed(AttentionBackwardArgs{.dout = dout_,
+                                           .q = forward.q,
+                                           .k = forward.k,
+                                           .v = forward.v,
+                                           .out = out_,
+                                           .stats = stats_,
+                                           .dq = dqkv_,
+                                           .dk = dqkv_.At(shape_.QueryWidth()),
+                                           .dv = dqkv_.At(shape_.QueryWidth() + shape_.KeyWidth()),
+                                           .batch = shape_.batch,
+                                           .sequence = shape_.sequence,
+                                           .num_heads = shape_.num_heads,
+                                           .num_kv_heads = shape_.num_kv_heads,
+                                           .head_dim = shape_.head_dim,
+                                           .qkv_stride = forward.qkv_stride,
+                                           .out_stride = forward.out_stride,
+                                           .dqkv_stride = forward.qkv_stride,
+                                           .scale = forward.scale});
   }
 
   void ExpectForwardIsRight() const {
@@ -323,6 +323,23 @@ TEST_F(FusedAttentionTest, RefusesOtherTypesStatisticsAndAlignments) {
   args.qkv_stride += 4;
   EXPECT_FALSE(attention_.Forward(context_, args));
   EXPECT_FALSE(attention_.Forward(context_, Problem(kShared, DType::kFloat32).Forward()));
+  EXPECT_TRUE(log_.built.empty());
+}
+
+TEST_F(FusedAttentionTest, RefusesPartsOfSequencesAndSumsOfGradients) {
+  const Problem problem(kShared, DType::kBFloat16);
+  AttentionForwardArgs args = problem.Forward();
+  args.mask = base::AttentionMask::kFull;
+  EXPECT_FALSE(attention_.Forward(context_, args));
+  args = problem.Forward();
+  args.query_rows *= 2;
+  EXPECT_FALSE(attention_.Forward(context_, args));
+  args = problem.Forward();
+  args.key_sequence += 1;
+  EXPECT_FALSE(attention_.Forward(context_, args));
+  AttentionBackwardArgs back = problem.Backward();
+  back.sums = base::AttentionSums::kKeysAndValues;
+  EXPECT_FALSE(attention_.Backward(context_, back));
   EXPECT_TRUE(log_.built.empty());
 }
 

@@ -150,14 +150,14 @@ TEST_P(MergeKernelTest, AttentionOverTwoPartsOfTheKeysMergesIntoAttentionOverAll
       const std::string what = base::Concat("head_dim ", head_dim, " ", base::ToString(out_type));
       const auto merged = InAllOrders([&] {
         const DeviceArray out(out_type, early.out), stats = Floats(early.log_sum_exp);
-        LogSumExpMerge(stream(), {.block_out = block_out,
-                                  .block_stats = block_stats,
-                                  .out = out,
-                                  .stats = stats,
-                                  .batch = shape.batch,
-                                  .sequence = shape.sequence,
-                                  .num_heads = shape.num_heads,
-                                  .head_dim = head_dim});
+        LogSumExpMerge(stream(), Completed(LogSumExpMergeArgs{.block_out = block_out,
+                                                              .block_stats = block_stats,
+                                                              .out = out,
+                                                              .stats = stats,
+                                                              .batch = shape.batch,
+                                                              .sequence = shape.sequence,
+                                                              .num_heads = shape.num_heads,
+                                                              .head_dim = head_dim}));
         return std::vector<Doubles>{out.Values(), stats.Values()};
       });
       ExpectClose(merged[0], all.out, tolerance(), what + " out");
@@ -170,14 +170,14 @@ TEST_P(MergeKernelTest, RowsWithoutKeysOnEitherSideStayZero) {
   const double none = -std::numeric_limits<double>::infinity();
   const DeviceArray out = Upload(Doubles(8, 0.0)), block_out = Upload(Doubles(8, 0.0));
   const DeviceArray stats = Floats({none, none}), block_stats = Floats({none, 0.0});
-  LogSumExpMerge(stream(), {.block_out = block_out,
-                            .block_stats = block_stats,
-                            .out = out,
-                            .stats = stats,
-                            .batch = 1,
-                            .sequence = 2,
-                            .num_heads = 1,
-                            .head_dim = 4});
+  LogSumExpMerge(stream(), Completed(LogSumExpMergeArgs{.block_out = block_out,
+                                                        .block_stats = block_stats,
+                                                        .out = out,
+                                                        .stats = stats,
+                                                        .batch = 1,
+                                                        .sequence = 2,
+                                                        .num_heads = 1,
+                                                        .head_dim = 4}));
   EXPECT_EQ(out.Values(), Doubles(8, 0.0));
   EXPECT_EQ(stats.Values(), (Doubles{none, 0.0}));
 }

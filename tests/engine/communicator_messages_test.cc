@@ -87,6 +87,29 @@ void ExpectRingExchange(int num_ranks, int64_t count, const ThreadWorldOptions& 
   });
 }
 
+TEST(CommunicatorMessagesTest, AGroupOfMessagesIsUnderWayUntilItsHandleHasWaited) {
+  for (const ThreadWorldOptions& options :
+       {ThreadWorldOptions{.timeout_s = kTestTimeoutSeconds}, kRendezvous}) {
+    RunThreadRanks(3, options, [](Communicator& world) {
+      const int next = (world.rank() + 1) % 3;
+      const int previous = (world.rank() + 2) % 3;
+      // Each passes on what came last, as blocks travel round a ring.
+      std::vector<int> held(1000, world.rank());
+      std::vector<int> coming(1000);
+      for (int step = 1; step < 3; ++step) {
+        world.GroupStart();
+        world.Recv(coming.data(), 1000, DType::kInt32, previous, step);
+        world.Send(held.data(), 1000, DType::kInt32, next, step);
+        const auto exchange = world.GroupEndAsync();
+        EXPECT_EQ(held, std::vector<int>(1000, (world.rank() + 4 - step) % 3));
+        exchange->Wait();
+        std::swap(held, coming);
+      }
+      EXPECT_EQ(held, std::vector<int>(1000, next));
+    });
+  }
+}
+
 TEST(CommunicatorMessagesTest, AGroupExchangesBothWaysAtOnceInEitherMode) {
   for (const int num_ranks : {1, 2, 3, 8}) {
     for (const int64_t count : {0, 1, 100'000}) {

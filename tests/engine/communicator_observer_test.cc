@@ -56,7 +56,8 @@ TEST(CommunicatorObserverTest, EveryOperationIsReportedWithItsShape) {
         world.AllReduceAsync(a.data(), a.data(), 8, DType::kFloat32, ReduceOp::kSum);
     world.set_observer(nullptr, 3);
     handle->Wait();
-    // Dimensions as the op list writes them: elements, group size, axis, operation.
+    // Dimensions as the op list writes them: elements, group size, axis; operation, or bytes of an
+    // element.
     const std::vector<OpRecord> expected = {
         {OpKind::kAllReduce, {5, 2, 3, 1}},
         {OpKind::kReduceScatter, {12, 2, 3}},
@@ -65,8 +66,8 @@ TEST(CommunicatorObserverTest, EveryOperationIsReportedWithItsShape) {
         {OpKind::kAllToAll, {8, 2, 3}},
         {OpKind::kAllToAll, {world.rank() == 0 ? 3 : 7, 2, 3, 2}},
         {OpKind::kBarrier, {2, 3}},
-        {OpKind::kSend, {3}},
-        {OpKind::kRecv, {3}},
+        {OpKind::kSend, {3, 2, 3, 4}},
+        {OpKind::kRecv, {3, 2, 3, 4}},
         {OpKind::kAllReduce, {8, 2, 3, 0}},
     };
     EXPECT_EQ(recorder.records, expected);

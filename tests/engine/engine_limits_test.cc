@@ -61,11 +61,6 @@ TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
   };
   const std::vector<Case> cases = {
       {[](auto& plan) {
-         plan.parallel.data_parallel_size = 2;
-         plan.parallel.context_parallel_size = 2;
-       },
-       "context parallelism 2"},
-      {[](auto& plan) {
          plan.parallel.zero_stage = 2;
          plan.parallel.schedule = spec::ScheduleKind::kZeroBubbleH1;
        },

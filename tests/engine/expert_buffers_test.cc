@@ -38,6 +38,7 @@ struct Rank {
         pool(*backend),
         groups(world, layout, model.num_key_value_heads),
         tensor_comm(*backend),
+        context_comm(*backend),
         expert_comm(*backend),
         waits(*backend),
         context{.backend = *backend,
@@ -49,6 +50,7 @@ struct Rank {
                 .shape = spec::MakeLocalShape(model, training, parallel),
                 .loss = loss,
                 .tensor_comm = tensor_comm,
+                .context_comm = context_comm,
                 .expert_comm = expert_comm,
                 .part = part},
         store(spec::StagesOf(spec::PartitionStages(model, layout), groups.coord.pipeline), model,
@@ -71,6 +73,7 @@ struct Rank {
   MemoryPool pool;
   ProcessGroups groups;
   SpanLog tensor_comm;
+  SpanLog context_comm;
   SpanLog expert_comm;
   SpanLog waits;
   LossTarget loss;

@@ -48,6 +48,7 @@ class Block {
         pool_(*backend_, {.poison = true}),
         groups_(world, parallel_, model.num_key_value_heads),
         tensor_comm_(*backend_),
+        context_comm_(*backend_),
         expert_comm_(*backend_),
         context_{.backend = *backend_,
                  .pool = pool_,
@@ -59,6 +60,7 @@ class Block {
                      model_, {.global_batch_size = 3, .sequence_length = 8}, parallel_),
                  .loss = loss_,
                  .tensor_comm = tensor_comm_,
+                 .context_comm = context_comm_,
                  .expert_comm = expert_comm_,
                  .part = part_},
         store_({{.num_layers = 1}}, model_, parallel_, context_.types, groups_, pool_),
@@ -108,6 +110,7 @@ class Block {
   MemoryPool pool_;
   ProcessGroups groups_;
   SpanLog tensor_comm_;
+  SpanLog context_comm_;
   SpanLog expert_comm_;
   BackwardPart part_;
   double sums_[2] = {};

@@ -19,6 +19,7 @@ struct Sizes {
   int tensor = 1;
   int data = 1;
   int pipeline = 1;
+  int context = 1;
 };
 
 spec::ParallelSpec MakeParallel(const Sizes& sizes) {
@@ -26,6 +27,7 @@ spec::ParallelSpec MakeParallel(const Sizes& sizes) {
   parallel.tensor_parallel_size = sizes.tensor;
   parallel.data_parallel_size = sizes.data;
   parallel.pipeline_parallel_size = sizes.pipeline;
+  parallel.context_parallel_size = sizes.context;
   return parallel;
 }
 
@@ -54,10 +56,26 @@ TEST(ProcessGroupsTest, GroupsHoldTheRanksOfTheLayout) {
     EXPECT_EQ(MembersOf(*groups.model, rank),
               (std::vector<int>{2 * d, 2 * d + 1, 2 * d + 4, 2 * d + 5}));
     EXPECT_EQ(MembersOf(*groups.kv_replica, rank), std::vector<int>{rank});
+    EXPECT_EQ(MembersOf(*groups.context, rank), std::vector<int>{rank});
     if (rank == 6) {
       EXPECT_EQ(groups.tensor->name(), "tp{6,7}");
       EXPECT_EQ(groups.pipeline->name(), "pp{2,6}");
     }
+  });
+}
+
+// tp fastest, then cp, then dp. All of one tensor rank hold the same parameters.
+TEST(ProcessGroupsTest, ContextRanksShareSequencesAndGradients) {
+  const auto parallel = MakeParallel({.tensor = 2, .data = 2, .context = 2});
+  RunRanks(8, [&](Communicator& world) {
+    const ProcessGroups groups(world, parallel, 4);
+    const int t = world.rank() % 2;
+    const int d = world.rank() / 4;
+    EXPECT_EQ(groups.coord.context, world.rank() / 2 % 2);
+    EXPECT_EQ(MembersOf(*groups.context, world.rank()),
+              (std::vector<int>{4 * d + t, 4 * d + t + 2}));
+    EXPECT_EQ(MembersOf(*groups.gradient, world.rank()),
+              (std::vector<int>{t, t + 2, t + 4, t + 6}));
   });
 }
 

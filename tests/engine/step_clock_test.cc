@@ -8,9 +8,9 @@ namespace {
 using spec::ActionKind;
 using spec::PhaseKind;
 
-// A step of 12 seconds, a mark a second: clear, forward with communication from 2 to 3, an exchange
-// of two transfers, backward with communication from 5 to 6 and from 6 to 7, reduce, meet, update,
-// gather.
+// A step of 12 seconds, a mark a second: clear, forward with tensor-parallel communication from 2
+// to 3, an exchange of two transfers, backward with context-parallel communication from 5 to 6 and
+// tensor-parallel from 6 to 7, reduce, meet, update, gather.
 StepMarks MadeUpStep() {
   StepMarks marks;
   marks.pipeline.actions = {{.action = {.kind = ActionKind::kForward}, .begin = 1, .end = 4},
@@ -18,7 +18,8 @@ StepMarks MadeUpStep() {
                             {.action = {.kind = ActionKind::kRecvBackward}, .begin = 4, .end = 5},
                             {.action = {.kind = ActionKind::kBackward}, .begin = 5, .end = 8}};
   marks.pipeline.memory = {{.mark = 1, .num_bytes = 10}, {.mark = 4, .num_bytes = 20}};
-  marks.tensor_comm = {{2, 3}, {5, 6}, {6, 7}};
+  marks.tensor_comm = {{2, 3}, {6, 7}};
+  marks.context_comm = {{5, 6}};
   marks.phases = {{PhaseKind::kOther, {0, 1}},
                   {PhaseKind::kReduceGradients, {8, 9}},
                   {PhaseKind::kWait, {9, 10}},
@@ -45,7 +46,8 @@ TEST(StepClockTest, EachSecondOfAStepCountsOnce) {
   const spec::TimeBreakdown time = BreakdownOf(MadeUpStep(), kTimesS, /*blocked_s=*/0.25);
   EXPECT_DOUBLE_EQ(time.forward_s, 2);
   EXPECT_DOUBLE_EQ(time.backward_s, 1);
-  EXPECT_DOUBLE_EQ(time.tp_comm_s, 3);
+  EXPECT_DOUBLE_EQ(time.tp_comm_s, 2);
+  EXPECT_DOUBLE_EQ(time.cp_comm_s, 1);
   EXPECT_DOUBLE_EQ(time.bubble_s, 1.25);  // the exchange, and of the meeting what was blocked
   EXPECT_DOUBLE_EQ(time.dp_comm_s, 2);
   EXPECT_DOUBLE_EQ(time.optimizer_s, 1);

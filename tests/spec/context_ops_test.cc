@@ -2,6 +2,8 @@
 // sequence's, and the bytes sent are those of keys and values.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "cost_model/spec/kept_tensors.h"
 #include "cost_model/spec/op_list.h"
 
@@ -34,11 +36,12 @@ ParallelSpec Context(int cp, ContextKind kind) {
   return parallel;
 }
 
-std::vector<Op> LayerOps(const ParallelSpec& parallel, bool is_backward) {
+std::vector<Op> LayerOps(const ParallelSpec& parallel, bool is_backward,
+                         std::optional<int> rank = std::nullopt) {
   const TrainingSpec training{.global_batch_size = 2, .sequence_length = 1024};
   const VirtualStage stage{.num_layers = 1};
-  return is_backward ? StageBackwardOps(GroupedQueries(), training, parallel, stage)
-                     : StageForwardOps(GroupedQueries(), training, parallel, stage);
+  return is_backward ? StageBackwardOps(GroupedQueries(), training, parallel, stage, rank)
+                     : StageForwardOps(GroupedQueries(), training, parallel, stage, rank);
 }
 
 double AttentionFlops(const std::vector<Op>& ops) {
@@ -59,13 +62,19 @@ int64_t ElementsOf(const std::vector<Op>& ops, OpKind kind) {
   return elements;
 }
 
+// Each rank, and so the one that is priced, has its even share.
 TEST(ContextParallelTest, AllRanksTogetherDoTheWorkOfTheWholeCausalSequence) {
   for (const bool is_backward : {false, true}) {
     const double whole = AttentionFlops(LayerOps(ParallelSpec{.micro_batch_size = 2}, is_backward));
     for (const auto kind : {ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll}) {
       for (const int cp : {2, 4}) {
-        EXPECT_DOUBLE_EQ(cp * AttentionFlops(LayerOps(Context(cp, kind), is_backward)), whole)
+        const ParallelSpec parallel = Context(cp, kind);
+        EXPECT_DOUBLE_EQ(cp * AttentionFlops(LayerOps(parallel, is_backward)), whole)
             << ToString(kind) << " cp " << cp;
+        for (int rank = 0; rank < cp; ++rank) {
+          EXPECT_DOUBLE_EQ(cp * AttentionFlops(LayerOps(parallel, is_backward, rank)), whole)
+              << ToString(kind) << " rank " << rank << " of " << cp;
+        }
       }
     }
   }
@@ -91,6 +100,28 @@ TEST(ContextParallelTest, RingsPassKeysAndValuesOnAndGradientsHome) {
   constexpr int64_t kKeysAndValues = 2 * 256 * 2 * 4 * 16;
   EXPECT_EQ(ElementsOf(LayerOps(ring, false), OpKind::kSend), 3 * kKeysAndValues);
   EXPECT_EQ(ElementsOf(LayerOps(ring, true), OpKind::kSend), 6 * kKeysAndValues);
+}
+
+// Of 16-bit training: keys and values travel in 16 bits, sums of gradients in 32.
+TEST(ContextParallelTest, GradientsTravelInFp32) {
+  std::map<int64_t, int> sends;  // by bytes of an element
+  const TrainingSpec training{
+      .global_batch_size = 2, .sequence_length = 1024, .precision = Precision::kBf16};
+  for (const Op& op : StageBackwardOps(GroupedQueries(), training, Context(4, ContextKind::kRing),
+                                       {.num_layers = 1})) {
+    if (op.record.kind == OpKind::kSend) ++sends[op.record.dims[3]];
+  }
+  EXPECT_EQ(sends, (std::map<int64_t, int>{{2, 3}, {4, 3}}));
+}
+
+// The softmax again, on queries, keys and values that are still swapped.
+TEST(ContextParallelTest, SelectiveRecomputationSwapsNothingAgain) {
+  ParallelSpec swap = Context(4, ContextKind::kAllToAll);
+  const std::vector<Op> kept = LayerOps(swap, /*is_backward=*/true);
+  swap.recompute = Recompute::kSelective;
+  const std::vector<Op> again = LayerOps(swap, /*is_backward=*/true);
+  EXPECT_EQ(again.size(), kept.size() + 1);
+  EXPECT_EQ(ElementsOf(again, OpKind::kAllToAll), ElementsOf(kept, OpKind::kAllToAll));
 }
 
 TEST(ContextParallelTest, GatheringHoldsKeysAndValuesOfAllRanks) {

@@ -81,31 +81,40 @@ spec::PipelineSchedule ScheduleOf(const spec::Plan& plan) {
 
 std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
                                        const std::vector<spec::VirtualStage>& stages,
-                                       const std::vector<spec::Action>& actions) {
+                                       const std::vector<spec::Action>& actions, int context_rank) {
   const spec::LocalShape shape = spec::MakeLocalShape(plan.model, plan.training, plan.parallel);
   const int64_t sent_elements = spec::SentTransferElements(plan.parallel, shape);
   const int64_t last_virtual_stage = static_cast<int64_t>(stages.size()) - 1;
+  const auto transfer = [&](base::OpKind kind) -> base::OpRecord {
+    return {kind,
+            {sent_elements, plan.parallel.pipeline_parallel_size,
+             static_cast<int64_t>(spec::Axis::kPipeline),
+             base::SizeBytes(spec::TypesOf(plan.training.precision).activation)}};
+  };
   std::vector<base::OpRecord> planned;
   for (const spec::Action& action : actions) {
     const spec::VirtualStage& stage = stages.at(static_cast<size_t>(action.virtual_stage));
     std::vector<base::OpRecord> ops;
     switch (action.kind) {
       case spec::ActionKind::kForward:
-        ops = RecordsOf(StageForwardOps(plan.model, plan.training, plan.parallel, stage));
+        ops = RecordsOf(
+            StageForwardOps(plan.model, plan.training, plan.parallel, stage, context_rank));
         break;
       case spec::ActionKind::kBackward:
-        ops = RecordsOf(StageBackwardOps(plan.model, plan.training, plan.parallel, stage));
+        ops = RecordsOf(
+            StageBackwardOps(plan.model, plan.training, plan.parallel, stage, context_rank));
         break;
       case spec::ActionKind::kSendForward:
       case spec::ActionKind::kSendBackward:
-        ops = {{.kind = base::OpKind::kSend, .dims = {sent_elements}}};
+        ops = {transfer(base::OpKind::kSend)};
         break;
       case spec::ActionKind::kRecvForward:
       case spec::ActionKind::kRecvBackward:
-        ops = {{.kind = base::OpKind::kRecv, .dims = {sent_elements}}};
+        ops = {transfer(base::OpKind::kRecv)};
         break;
       case spec::ActionKind::kBackwardInput:
-        ops = RecordsOf(StageBackwardInputOps(plan.model, plan.training, plan.parallel, stage));
+        ops = RecordsOf(StageBackwardInputOps(plan.model, plan.training, plan.parallel, stage,
+                                              context_rank));
         break;
       case spec::ActionKind::kBackwardWeight:
         ops = RecordsOf(StageBackwardWeightOps(plan.model, plan.training, plan.parallel, stage));
@@ -147,7 +156,8 @@ bool IsShardTraffic(const base::OpRecord& record) {
 std::vector<base::OpRecord> UpdateOf(const spec::Plan& plan, const RankOutcome& rank) {
   const std::vector<base::OpRecord> planned =
       PlannedOps(plan, PartitionStages(plan.model, plan.parallel),
-                 ScheduleOf(plan).actions_by_stage[static_cast<size_t>(rank.coord.pipeline)]);
+                 ScheduleOf(plan).actions_by_stage[static_cast<size_t>(rank.coord.pipeline)],
+                 rank.coord.context);
   int64_t left = std::count_if(planned.begin(), planned.end(),
                                [](const auto& record) { return !IsShardTraffic(record); });
   auto record = rank.records.begin();
@@ -180,7 +190,8 @@ void ExpectPlannedOperations(const spec::Plan& plan, const RankOutcome& rank) {
     return records;
   };
   const std::vector<base::OpRecord> planned =
-      without_traffic(PlannedOps(plan, PartitionStages(plan.model, plan.parallel), actions));
+      without_traffic(PlannedOps(plan, PartitionStages(plan.model, plan.parallel), actions,
+                                 rank.coord.context));
   ASSERT_GT(rank.records.size(), planned.size());
   EXPECT_EQ(rank.records.front().kind, base::OpKind::kFill);
   const std::vector<base::OpRecord> passes = without_traffic(rank.records);

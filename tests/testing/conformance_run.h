@@ -31,10 +31,10 @@ spec::Plan WithPredictedMemory(spec::Plan plan);
 
 spec::PipelineSchedule ScheduleOf(const spec::Plan& plan);
 
-// The operations of all actions of one stage, in order.
+// The operations of all actions of one stage on a context rank, in order.
 std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
                                        const std::vector<spec::VirtualStage>& stages,
-                                       const std::vector<spec::Action>& actions);
+                                       const std::vector<spec::Action>& actions, int context_rank);
 
 // Whether an operation moves parameters or gradients between the ranks that hold the same ones, or
 // makes room for them: within the passes only where ZeRO shards these.

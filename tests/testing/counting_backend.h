@@ -45,6 +45,7 @@ class CountingBackend : public kernels::Backend {
               int64_t /*n*/) override {}
   void DoCast(kernels::ConstArray /*source*/, kernels::Array /*destination*/,
               int64_t /*n*/) override {}
+  void DoCopyRows(const kernels::CopyRowsArgs& /*args*/) override {}
   void DoDropout(const kernels::DropoutArgs& /*args*/) override {}
   void DoGroupedMatMul(const kernels::GroupedMatMulArgs& /*args*/) override {}
   void DoGroupedBiasGrad(const kernels::GroupedBiasGradArgs& /*args*/) override {}

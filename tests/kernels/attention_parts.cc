@@ -1,0 +1,328 @@
+#include "tests/kernels/attention_parts.h"
+
+#include <algorithm>
+
+#include "cost_model/base/check.h"
+
+namespace tessera::kernels::testing {
+namespace {
+
+using base::AttentionMask;
+using base::AttentionStats;
+using base::AttentionSums;
+
+constexpr int64_t kGap = 8;  // behind the rows that lie together with others
+
+void ExpectNear(const Doubles& found, const Doubles& expected, DType dtype,
+                const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  double error = 0, scale = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    error += std::pow(found[i] - expected[i], 2);
+    scale += std::pow(expected[i], 2);
+  }
+  // Some units of the last place; negated, so that a NaN fails.
+  const double tolerance = dtype == DType::kFloat32    ? 1e-5
+                           : dtype == DType::kBFloat16 ? 1e-2
+                                                       : 2e-3;
+  if (!(std::sqrt(error) <= tolerance * std::sqrt(scale))) {
+    ADD_FAILURE() << what << ": error " << std::sqrt(error) << " of " << std::sqrt(scale);
+  }
+}
+
+Doubles Zeros(int64_t n) { return Doubles(static_cast<size_t>(n), 0.0); }
+Doubles Unset(int64_t n) { return Doubles(static_cast<size_t>(n), std::nan("")); }
+
+// Which part of a rank's queries meets which part of a block's keys.
+struct Part {
+  int64_t first_query = 0, num_queries = 0, num_keys = 0;
+  AttentionMask mask = AttentionMask::kFull;
+};
+
+// The rank's own block; the early chunk of one that lies before; the late queries with one behind.
+Part PartOf(int rank, int source, int64_t chunk) {
+  if (source == rank) return {0, 2 * chunk, 2 * chunk, AttentionMask::kCausal};
+  if (source < rank) return {.num_queries = 2 * chunk, .num_keys = chunk};
+  return {.first_query = chunk, .num_queries = chunk, .num_keys = 2 * chunk};
+}
+
+// What one rank holds: q and dout at the head of longer rows.
+struct RankArrays {
+  RankArrays(Backend& backend, const WholeAttention& whole, int rank)
+      : shape(whole.shape()),
+        stride(shape.QueryWidth() + kGap),
+        rows(whole.rank_rows()),
+        q(backend, whole.dtype(), Padded(whole.RowsOf(rank, whole.q, shape.QueryWidth()))),
+        dout(backend, whole.dtype(), Padded(whole.RowsOf(rank, whole.dout, shape.QueryWidth()))) {}
+
+  Doubles Padded(const Doubles& dense) const {
+    Doubles padded = Unset(rows * stride);
+    for (size_t i = 0; i < dense.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      padded[at / shape.QueryWidth() * stride + at % shape.QueryWidth()] = dense[i];
+    }
+    return padded;
+  }
+
+  const reference::AttentionShape shape;
+  const int64_t stride, rows;
+  const TypedArray q, dout;
+};
+
+AttentionForwardArgs ForwardArgs(const WholeAttention& whole, const Part& part) {
+  const reference::AttentionShape& shape = whole.shape();
+  return {.mask = part.mask,
+          .batch = shape.batch,
+          .sequence = part.num_queries,
+          .num_heads = shape.num_heads,
+          .num_kv_heads = shape.num_kv_heads,
+          .head_dim = shape.head_dim,
+          .key_sequence = part.num_keys,
+          .query_rows = 2 * whole.chunk(),
+          .qkv_stride = shape.QueryWidth() + kGap,
+          .out_stride = shape.QueryWidth(),
+          .kv_stride = 2 * shape.KeyWidth(),
+          .scale = static_cast<float>(shape.scale)};
+}
+
+AttentionBackwardArgs BackwardArgs(const AttentionForwardArgs& forward) {
+  return {.q = forward.q,
+          .k = forward.k,
+          .v = forward.v,
+          .mask = forward.mask,
+          .batch = forward.batch,
+          .sequence = forward.sequence,
+          .num_heads = forward.num_heads,
+          .num_kv_heads = forward.num_kv_heads,
+          .head_dim = forward.head_dim,
+          .key_sequence = forward.key_sequence,
+          .query_rows = forward.query_rows,
+          .key_rows = forward.key_rows,
+          .qkv_stride = forward.qkv_stride,
+          .out_stride = forward.out_stride,
+          .dqkv_stride = forward.out_stride,
+          .kv_stride = forward.kv_stride,
+          .dkv_stride = forward.kv_stride,
+          .scale = forward.scale};
+}
+
+// One rank of a ring: all of its steps forward, then all backward.
+class RingRank {
+ public:
+  RingRank(Backend& backend, const WholeAttention& whole, int rank)
+      : backend_(backend), whole_(whole), rank_(rank), arrays_(backend, whole, rank) {}
+
+  // `blocks`: keys and values by rank. `block_grads`: their gradients, fp32, added to.
+  void Run(const std::vector<std::unique_ptr<TypedArray>>& blocks,
+           const std::vector<std::unique_ptr<TypedArray>>& block_grads) const {
+    const reference::AttentionShape& shape = whole_.shape();
+    const int64_t elements = arrays_.rows * shape.QueryWidth();
+    const int64_t num_stats = arrays_.rows * shape.num_heads;
+    const TypedArray out(backend_, DType::kFloat32, Zeros(elements));
+    const TypedArray stats(backend_, DType::kFloat32,
+                           Doubles(num_stats, -std::numeric_limits<double>::infinity()));
+    const int n = whole_.num_ranks();
+    for (int step = 0; step < n; ++step) Forward((rank_ + step) % n, blocks, out, stats);
+    const std::string what = base::Concat("rank ", rank_, " of ", n, " ");
+    ExpectNear(out.Values(), whole_.RowsOf(rank_, whole_.result.out, shape.QueryWidth()),
+               whole_.dtype(), what + "out");
+    ExpectNear(stats.Values(), whole_.StatsOf(rank_, whole_.result.log_sum_exp), DType::kFloat32,
+               what + "log-sum-exp");
+
+    const TypedArray rounded(backend_, whole_.dtype(), out.Values());
+    const TypedArray dq(backend_, DType::kFloat32, Zeros(elements));
+    for (int step = 0; step < n; ++step) {
+      const int source = (rank_ + step) % n;
+      Backward(source, *blocks[source], rounded, stats, dq, *block_grads[source]);
+    }
+    ExpectNear(dq.Values(), whole_.RowsOf(rank_, whole_.grads.dq, shape.QueryWidth()),
+               whole_.dtype(), what + "dq");
+  }
+
+ private:
+  AttentionForwardArgs Args(const Part& part, const TypedArray& block) const {
+    AttentionForwardArgs args = ForwardArgs(whole_, part);
+    args.q = arrays_.q.At(part.first_query * args.qkv_stride);
+    args.k = block.At(0);
+    args.v = block.At(whole_.shape().KeyWidth());
+    args.key_rows = 2 * whole_.chunk();
+    return args;
+  }
+
+  void Forward(int source, const std::vector<std::unique_ptr<TypedArray>>& blocks,
+               const TypedArray& out, const TypedArray& stats) const {
+    const reference::AttentionShape& shape = whole_.shape();
+    const Part part = PartOf(rank_, source, whole_.chunk());
+    const TypedArray block_out(backend_, whole_.dtype(), Unset(arrays_.rows * shape.QueryWidth()));
+    const TypedArray block_stats(backend_, DType::kFloat32, Unset(arrays_.rows * shape.num_heads));
+    AttentionForwardArgs args = Args(part, *blocks[source]);
+    const int64_t out_at = part.first_query * args.out_stride;
+    args.out = block_out.At(out_at);
+    args.stats = block_stats.At(part.first_query);
+    backend_.AttentionForward(args);
+    backend_.LogSumExpMerge({.block_out = block_out.At(out_at),
+                             .block_stats = block_stats.At(part.first_query),
+                             .out = out.At(out_at),
+                             .stats = stats.At(part.first_query),
+                             .batch = shape.batch,
+                             .sequence = part.num_queries,
+                             .num_heads = shape.num_heads,
+                             .head_dim = shape.head_dim,
+                             .sample_rows = 2 * whole_.chunk()});
+  }
+
+  void Backward(int source, const TypedArray& block, const TypedArray& out, const TypedArray& stats,
+                const TypedArray& dq, const TypedArray& block_grad) const {
+    const Part part = PartOf(rank_, source, whole_.chunk());
+    AttentionBackwardArgs args = BackwardArgs(Args(part, block));
+    const int64_t out_at = part.first_query * args.out_stride;
+    // dout lies in rows as long as those of q, which out is not: the same length for both.
+    const int64_t stride = args.qkv_stride;
+    const TypedArray long_out(backend_, whole_.dtype(), arrays_.Padded(out.Values()));
+    args.out_stride = stride;
+    args.dout = arrays_.dout.At(part.first_query * stride);
+    args.out = long_out.At(part.first_query * stride);
+    args.stats = stats.At(part.first_query);
+    args.dq = dq.At(out_at);
+    args.dk = block_grad.At(0);
+    args.dv = block_grad.At(whole_.shape().KeyWidth());
+    args.sums = AttentionSums::kAll;
+    backend_.AttentionBackward(args);
+  }
+
+  Backend& backend_;
+  const WholeAttention& whole_;
+  const int rank_;
+  const RankArrays arrays_;
+};
+
+}  // namespace
+
+WholeAttention::WholeAttention(DType dtype, const reference::AttentionShape& shape, int num_ranks)
+    : dtype_(dtype), shape_(shape), num_ranks_(num_ranks) {
+  std::mt19937 generator(static_cast<uint32_t>(shape.sequence + num_ranks));
+  const auto random = [&](int64_t width, double limit) {
+    std::uniform_real_distribution<double> uniform(-limit, limit);
+    Doubles values(shape.NumRows() * width);
+    for (double& value : values) value = FromBits(dtype, BitsOf(dtype, uniform(generator)));
+    return values;
+  };
+  q = random(shape.QueryWidth(), 2);
+  k = random(shape.KeyWidth(), 2);
+  v = random(shape.KeyWidth(), 1);
+  dout = random(shape.QueryWidth(), 1);
+  result = reference::Attention(shape, q, k, v);
+  grads = reference::AttentionBackward(shape, dout, q, k, v);
+}
+
+Doubles WholeAttention::RowsOf(int rank, const Doubles& matrix, int64_t width) const {
+  Doubles rows;
+  for (int64_t sample = 0; sample < shape_.batch; ++sample) {
+    for (const int64_t index : {int64_t{rank}, int64_t{2} * num_ranks_ - 1 - rank}) {
+      const auto begin = matrix.begin() + (sample * shape_.sequence + index * chunk()) * width;
+      rows.insert(rows.end(), begin, begin + chunk() * width);
+    }
+  }
+  return rows;
+}
+
+Doubles WholeAttention::StatsOf(int rank, const Doubles& stats) const {
+  Doubles rows;
+  for (int64_t head = 0; head < shape_.batch * shape_.num_heads; ++head) {
+    for (const int64_t index : {int64_t{rank}, int64_t{2} * num_ranks_ - 1 - rank}) {
+      const auto begin = stats.begin() + head * shape_.sequence + index * chunk();
+      rows.insert(rows.end(), begin, begin + chunk());
+    }
+  }
+  return rows;
+}
+
+Doubles WholeAttention::KeysAndValues(const Doubles& keys, const Doubles& values) const {
+  Doubles both;
+  const int64_t width = shape_.KeyWidth();
+  for (int64_t row = 0; row < shape_.NumRows(); ++row) {
+    for (const Doubles* part : {&keys, &values}) {
+      both.insert(both.end(), part->begin() + row * width, part->begin() + (row + 1) * width);
+    }
+  }
+  return both;
+}
+
+void ExpectRingIsWhole(Backend& backend, const WholeAttention& whole) {
+  const int64_t width = 2 * whole.shape().KeyWidth();
+  const Doubles keys_and_values = whole.KeysAndValues(whole.k, whole.v);
+  std::vector<std::unique_ptr<TypedArray>> blocks, grads;
+  for (int rank = 0; rank < whole.num_ranks(); ++rank) {
+    blocks.push_back(std::make_unique<TypedArray>(backend, whole.dtype(),
+                                                  whole.RowsOf(rank, keys_and_values, width)));
+    grads.push_back(
+        std::make_unique<TypedArray>(backend, DType::kFloat32, Zeros(whole.rank_rows() * width)));
+  }
+  for (int rank = 0; rank < whole.num_ranks(); ++rank) {
+    RingRank(backend, whole, rank).Run(blocks, grads);
+  }
+  const Doubles expected = whole.KeysAndValues(whole.grads.dk, whole.grads.dv);
+  for (int rank = 0; rank < whole.num_ranks(); ++rank) {
+    ExpectNear(grads[rank]->Values(), whole.RowsOf(rank, expected, width), whole.dtype(),
+               base::Concat("dk and dv of rank ", rank));
+  }
+}
+
+void ExpectGatheredIsWhole(Backend& backend, const WholeAttention& whole,
+                           AttentionStats stats_kind) {
+  const reference::AttentionShape& shape = whole.shape();
+  const int n = whole.num_ranks();
+  const int64_t chunk = whole.chunk();
+  const int64_t width = 2 * shape.KeyWidth();
+  const TypedArray block(backend, whole.dtype(), whole.KeysAndValues(whole.k, whole.v));
+  const TypedArray dkv(backend, DType::kFloat32, Zeros(shape.NumRows() * width));
+  const bool keeps_all = stats_kind == AttentionStats::kProbabilities;
+  for (int rank = 0; rank < n; ++rank) {
+    const RankArrays arrays(backend, whole, rank);
+    const TypedArray out(backend, whole.dtype(), Unset(arrays.rows * arrays.stride));
+    const TypedArray dq(backend, whole.dtype(), Unset(arrays.rows * shape.QueryWidth()));
+    const TypedArray log_sum_exp(backend, DType::kFloat32, Unset(arrays.rows * shape.num_heads));
+    for (const int64_t first_query : {int64_t{0}, chunk}) {
+      const int64_t end = (first_query == 0 ? rank + 1 : 2 * n - rank) * chunk;
+      AttentionForwardArgs args = ForwardArgs(whole, {first_query, chunk, end});
+      args.mask = AttentionMask::kCausal;
+      args.q = arrays.q.At(first_query * arrays.stride);
+      args.k = block.At(0);
+      args.v = block.At(shape.KeyWidth());
+      args.key_rows = shape.sequence;
+      args.out = out.At(first_query * arrays.stride);
+      args.out_stride = arrays.stride;
+      const TypedArray probabilities(backend, whole.dtype(),
+                                     Unset(shape.batch * shape.num_heads * chunk * end));
+      args.stats = keeps_all ? probabilities.At(0) : log_sum_exp.At(first_query);
+      args.stats_kind = stats_kind;
+      backend.AttentionForward(args);
+      AttentionBackwardArgs back = BackwardArgs(args);
+      back.stats_kind = stats_kind;
+      back.dout = arrays.dout.At(first_query * arrays.stride);
+      back.out = args.out;
+      back.stats = args.stats;
+      back.dq = dq.At(first_query * shape.QueryWidth());
+      back.dqkv_stride = shape.QueryWidth();
+      back.dk = dkv.At(0);
+      back.dv = dkv.At(shape.KeyWidth());
+      back.sums = AttentionSums::kKeysAndValues;
+      backend.AttentionBackward(back);
+    }
+    const std::string what = base::Concat("gathered, rank ", rank, " of ", n, " ");
+    Doubles dense;
+    const Doubles long_out = out.Values();
+    for (int64_t row = 0; row < arrays.rows; ++row) {
+      const auto begin = long_out.begin() + row * arrays.stride;
+      dense.insert(dense.end(), begin, begin + shape.QueryWidth());
+    }
+    ExpectNear(dense, whole.RowsOf(rank, whole.result.out, shape.QueryWidth()), whole.dtype(),
+               what + "out");
+    ExpectNear(dq.Values(), whole.RowsOf(rank, whole.grads.dq, shape.QueryWidth()), whole.dtype(),
+               what + "dq");
+  }
+  ExpectNear(dkv.Values(), whole.KeysAndValues(whole.grads.dk, whole.grads.dv), whole.dtype(),
+             "gathered dk and dv");
+}
+
+}  // namespace tessera::kernels::testing
