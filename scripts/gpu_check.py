@@ -66,6 +66,19 @@ class Check:
         self.scratch = self.build / "check"
         self.environment = dict(os.environ, OPENBLAS_NUM_THREADS="1")
         self.write_lock = threading.Lock()
+        self.processes = set()  # running, each with a group of its own
+        self.is_interrupted = False
+
+    def end_when_interrupted(self):
+        """Lets Ctrl-C and SIGTERM end what runs, in all threads, and then the check."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.interrupt)
+
+    def interrupt(self, *_):
+        self.is_interrupted = True
+        for process in list(self.processes):
+            end_group(process)
+        raise KeyboardInterrupt
 
     def save(self):
         with self.write_lock:
@@ -73,7 +86,7 @@ class Check:
 
     def run(self, command, log, output=None):
         """Runs a command until the part's deadline; what it says goes to a file. Returns its exit
-        code. Raises OutOfTime when it had to be ended."""
+        code. Raises OutOfTime when it had to be ended, and when the check was interrupted."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         log_path = self.scratch / log
         with contextlib.ExitStack() as files:
@@ -82,14 +95,17 @@ class Check:
             process = subprocess.Popen([str(part) for part in command], stdout=out_file,
                                        stderr=log_file, cwd=ROOT, env=self.environment,
                                        start_new_session=True)
+            self.processes.add(process)
             try:
+                if self.is_interrupted:
+                    raise OutOfTime("interrupted")
                 code = process.wait(max(0, self.part_deadline - self.clock()))
             except subprocess.TimeoutExpired:
                 raise OutOfTime(f"{pathlib.Path(command[0]).name} was ended: {log_path}") from None
-            finally:  # whatever ends the wait, Ctrl-C too: nothing goes on that it has started
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            finally:  # whatever ends the wait, nothing goes on that the command has started
+                end_group(process)
                 process.wait()
+                self.processes.discard(process)
         if code:
             print(f"  exit code {code}: {' '.join(str(part) for part in command)}\n"
                   f"{tail(log_path)}", flush=True)
@@ -125,10 +141,9 @@ class Check:
         self.save()
 
 
-def end_as_interrupted():
-    """Lets SIGTERM end the run as Ctrl-C does, so that what it has started ends too."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def end_group(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def tail(path, num_lines=25):
@@ -342,7 +357,6 @@ def parse_arguments(words):
 
 def main(words):
     arguments = parse_arguments(words)
-    end_as_interrupted()
     card = gpu_machine.query_card()
     if card is None:
         return EXIT_NO_GPU
@@ -352,6 +366,7 @@ def main(words):
         return EXIT_FAILED
     pathlib.Path(arguments.out).parent.mkdir(parents=True, exist_ok=True)
     check = Check(arguments)
+    check.end_when_interrupted()
     check.result["card"] = {key: value for key, value in vars(card).items() if key != "driver_folder"}
     check.result["versions"]["nvcc"] = subprocess.run(
         [nvcc, "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-1]

@@ -18,18 +18,24 @@ def cases(folder):
 
 
 def jobs(folder, quick):
-    """(case folder, precision, layout name, communicator) of every training."""
+    """(case folder, precision, layout name, communicator) of every training; "nccl graph": with the
+    passes of a step as one CUDA graph."""
     every = cases(folder)
     single = every[:2] if quick else every
     found = [(case, precision, "1 rank", "thread") for case in single
              for precision in ("fp32", "bf16")]
-    found += [(case, precision, "1 rank", "nccl") for case in every[:1]
-              for precision in ("fp32", "bf16")]
+    found += [(case, precision, "1 rank", comm) for case in every[:1]
+              for precision in ("fp32", "bf16") for comm in ("nccl", "nccl graph")]
     families = [every[0]] + [case for case in every if "llama-gqa" in case.name]
     layouts = list(LAYOUTS)[:3] if quick else list(LAYOUTS)
     found += [(case, precision, layout, "thread") for case in families
               for precision in ("fp32", "bf16") for layout in layouts]
     return found
+
+
+def comm_options(comm):
+    name, *graph = comm.split()
+    return ["--comm", name, *(["--cuda-graph"] if graph else [])]
 
 
 def num_ranks(layout):
@@ -52,7 +58,7 @@ def run_case(job, run, programs, cluster, scratch):
     """Plans and trains one job; `run(command, log)` returns the exit code. Returns a row of the
     result."""
     case, precision, layout, comm = job
-    name = f"{case.name}-{precision}-{layout.replace(' ', '-')}-{comm}"
+    name = f"{case.name}-{precision}-{layout}-{comm}".replace(" ", "-")
     plan, metrics = scratch / f"{name}.plan.json", scratch / f"{name}.metrics.jsonl"
     metrics.unlink(missing_ok=True)
     ranks = num_ranks(layout)
@@ -61,7 +67,7 @@ def run_case(job, run, programs, cluster, scratch):
                    "--micro-batch-size", "1", "--precision", precision, "--attention", "flash",
                    "--hyperparameters", case / "train.json", "--out", plan], f"{name}.plan.log")
     trained = planned or run([programs / "tessera-engine-cuda", "train", "--device", "cuda",
-                              "--comm", comm, "--plan", plan, "--hyperparameters",
+                              *comm_options(comm), "--plan", plan, "--hyperparameters",
                               case / "train.json", "--data", case / "tokens.bin",
                               "--data-format", "raw-u16", "--data-order", "sequential",
                               "--init", f"hf:{case}", "--metrics", metrics, "--quiet"],

@@ -129,13 +129,17 @@ class PartsTest(FolderTest):
     def test_an_interrupted_run_leaves_no_command_behind(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             pid_file = self.folder / f"pid{number}"
-            code = (f"import sys, pathlib; sys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
+            code = ("import concurrent.futures, pathlib, sys\n"
+                    f"sys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
                     "import gpu_check\n"
-                    "gpu_check.end_as_interrupted()\n"
                     f"check = gpu_check.Check(gpu_check.parse_arguments(['--out', {str(self.folder)!r}]))\n"
                     f"check.scratch = pathlib.Path({str(self.folder)!r})\n"
-                    f"check.run(['sh', '-c', 'sleep 60 & echo $! > {pid_file}.new; "
-                    f"mv {pid_file}.new {pid_file}; wait'], 'sh.log')\n")
+                    "check.end_when_interrupted()\n"
+                    "def work(number):\n"
+                    f"    check.run(['sh', '-c', 'sleep 60 & echo $! > {pid_file}.new; '\n"
+                    f"               'mv {pid_file}.new {pid_file}; wait'], f'sh{{number}}.log')\n"
+                    "with concurrent.futures.ThreadPoolExecutor(1) as pool:\n"
+                    "    list(pool.map(work, range(3)))\n")
             with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as run:
                 self.wait_for(pid_file.exists)
                 sleeper = int(pid_file.read_text())
@@ -228,7 +232,8 @@ class GoldenTest(FolderTest):
         self.assertEqual(len(jobs), len(set(jobs)))
         for precision in ("fp32", "bf16"):
             layouts = {(layout, comm) for _, other, layout, comm in jobs if other == precision}
-            self.assertEqual(layouts, {("1 rank", "thread"), ("1 rank", "nccl"), ("tp2", "thread"),
+            self.assertEqual(layouts, {("1 rank", "thread"), ("1 rank", "nccl"),
+                                       ("1 rank", "nccl graph"), ("tp2", "thread"),
                                        ("pp2", "thread"), ("dp2", "thread"),
                                        ("tp2 pp2 dp2", "thread")})
 
