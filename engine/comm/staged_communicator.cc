@@ -40,32 +40,6 @@ class StagedCommunicator::Handle final : public CommHandle {
   bool waited_ = false;
 };
 
-// The messages of a group and their blocks.
-class StagedCommunicator::GroupHandle final : public CommHandle {
- public:
-  GroupHandle(StagedCommunicator& comm, std::vector<Block> blocks, std::vector<Return> returns,
-              std::unique_ptr<CommHandle> inner)
-      : comm_(comm),
-        blocks_(std::move(blocks)),
-        returns_(std::move(returns)),
-        inner_(std::move(inner)) {}
-  ~GroupHandle() override {
-    inner_.reset();
-    for (Block& block : blocks_) comm_.GiveBack(std::move(block));
-  }
-  void Wait() override {
-    const BlockedTimer timer(comm_.blocked_s_);
-    inner_->Wait();
-    for (const Return& back : std::exchange(returns_, {})) comm_.CopyOut(back);
-  }
-
- private:
-  StagedCommunicator& comm_;
-  std::vector<Block> blocks_;
-  std::vector<Return> returns_;
-  std::unique_ptr<CommHandle> inner_;
-};
-
 StagedCommunicator::StagedCommunicator(Staging staging, kernels::Backend& backend,
                                        Communicator& inner)
     : staging_(staging), backend_(backend), inner_(inner) {}
@@ -264,8 +238,8 @@ void StagedCommunicator::GroupStart() {
 std::unique_ptr<CommHandle> StagedCommunicator::GroupEndAsync() {
   const BlockedTimer timer(blocked_s_);
   in_group_ = false;
-  return std::make_unique<GroupHandle>(*this, std::exchange(grouped_blocks_, {}),
-                                       std::exchange(grouped_returns_, {}), inner_.GroupEndAsync());
+  return std::make_unique<Handle>(*this, std::exchange(grouped_blocks_, {}),
+                                  std::exchange(grouped_returns_, {}), inner_.GroupEndAsync());
 }
 
 std::unique_ptr<Communicator> StagedCommunicator::Split(int color, int key,

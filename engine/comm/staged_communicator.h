@@ -57,7 +57,6 @@ class StagedCommunicator final : public Communicator {
 
  private:
   class Handle;
-  class GroupHandle;
   // Memory of the inner communicator's kind.
   struct Block {
     std::unique_ptr<std::byte[]> host;

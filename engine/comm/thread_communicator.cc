@@ -203,19 +203,6 @@ void ThreadCommunicator::GroupStart() {
   in_group_ = true;
 }
 
-// Operations of a group, waited for in the order in which they were posted.
-class ThreadCommunicator::GroupHandle final : public CommHandle {
- public:
-  explicit GroupHandle(std::vector<std::unique_ptr<CommHandle>> handles)
-      : handles_(std::move(handles)) {}
-  void Wait() override {
-    for (const auto& handle : handles_) handle->Wait();
-  }
-
- private:
-  std::vector<std::unique_ptr<CommHandle>> handles_;
-};
-
 std::unique_ptr<CommHandle> ThreadCommunicator::GroupEndAsync() {
   TESSERA_CHECK(in_group_, name(), ": GroupEnd without GroupStart");
   in_group_ = false;
