@@ -18,7 +18,7 @@ std::vector<float> ForcedLogits(const spec::LocalShape& shape, const spec::MoeSp
   const int64_t num_experts = moe.num_experts;
   std::vector<float> logits(static_cast<size_t>(shape.local_tokens * num_experts), kNeverChosen);
   for (int64_t row = 0; row < shape.local_tokens; ++row) {
-    const int64_t position = (first_row + row) % shape.sequence;
+    const int64_t position = shape.positions.Of((first_row + row) % shape.sequence);
     for (int64_t j = 0; j < moe.experts_per_token; ++j) {
       const int64_t expert = (position * moe.experts_per_token + j) % num_experts;
       logits[static_cast<size_t>(row * num_experts + expert)] = 0;
@@ -81,11 +81,15 @@ void Router::CountChoices(RouterStash& stash) const {
                                 .first_row = first_row(),
                                 .sequence = shape.sequence,
                                 .num_sequences = shape.batch});
-  if (!shape.sequence_parallel) return;
-  context_.tensor_comm.Run([&] {
-    context_.groups.tensor->AllReduce(stash.counts.data(), stash.counts.data(), elements,
-                                      base::DType::kFloat32, base::ReduceOp::kSum);
-  });
+  const auto add_up = [&](Communicator& group, SpanLog& log) {
+    if (group.size() == 1) return;
+    log.Run([&] {
+      group.AllReduce(stash.counts.data(), stash.counts.data(), elements, base::DType::kFloat32,
+                      base::ReduceOp::kSum);
+    });
+  };
+  if (shape.sequence_parallel) add_up(*context_.groups.tensor, context_.tensor_comm);
+  add_up(*context_.groups.context, context_.context_comm);
 }
 
 Buffer Router::Backward(Buffer& tokens, const RouterStash& stash,

@@ -14,11 +14,6 @@ void AddModelLimits(const spec::Plan& plan, std::vector<std::string>& reasons) {
   if (model.moe && model.mlp_bias) {
     reasons.push_back("biases of experts are planned but not executed yet");
   }
-  if (model.moe && model.moe->auxiliary_loss_coefficient > 0 &&
-      plan.parallel.context_parallel_size > 1) {
-    reasons.push_back(
-        "the loss that balances experts is planned but not executed yet over context ranks");
-  }
   if (model.moe && model.moe->shared_expert_ffn_hidden_size > 0) {
     const bool is_gated = model.activation == spec::ActivationKind::kSwiGlu;
     if (model.moe->shared_expert_gate && !is_gated) {

@@ -51,12 +51,13 @@ spec::ModelSpec SmallQwenMoe() {
 
 struct Mesh {
   int tp, pp, dp, vpp, ep, etp;
+  int cp = 1;
 };
-constexpr Mesh kMeshes[] = {{1, 1, 1, 1, 1, 0}, {1, 1, 2, 1, 1, 0}, {1, 1, 2, 1, 2, 0},
-                            {1, 1, 4, 1, 4, 0}, {1, 1, 4, 1, 2, 0}, {2, 1, 1, 1, 1, 0},
-                            {2, 1, 1, 1, 2, 1}, {2, 1, 1, 1, 1, 1}, {2, 1, 2, 1, 2, 0},
-                            {1, 1, 2, 1, 1, 2}, {1, 2, 2, 1, 2, 0}, {2, 2, 2, 1, 4, 1},
-                            {1, 2, 2, 2, 2, 0}, {2, 1, 2, 1, 4, 1}};
+constexpr Mesh kMeshes[] = {
+    {1, 1, 1, 1, 1, 0}, {1, 1, 2, 1, 1, 0}, {1, 1, 2, 1, 2, 0},    {1, 1, 4, 1, 4, 0},
+    {1, 1, 4, 1, 2, 0}, {2, 1, 1, 1, 1, 0}, {2, 1, 1, 1, 2, 1},    {2, 1, 1, 1, 1, 1},
+    {2, 1, 2, 1, 2, 0}, {1, 1, 2, 1, 1, 2}, {1, 2, 2, 1, 2, 0},    {2, 2, 2, 1, 4, 1},
+    {1, 2, 2, 2, 2, 0}, {2, 1, 2, 1, 4, 1}, {1, 1, 1, 1, 2, 0, 2}, {2, 1, 1, 1, 4, 1, 2}};
 
 }  // namespace
 
@@ -72,21 +73,23 @@ std::vector<NamedPlan> ExpertPlans(spec::Precision precision) {
       const bool is_filled = count % 4 == 3;
       model.moe->capacity_factor = is_filled ? 1.3 : 0;
       model.moe->forced_uniform_routing = !is_filled;
-      spec::ParallelSpec parallel{
-          .tensor_parallel_size = mesh.tp,
-          .pipeline_parallel_size = mesh.pp,
-          .data_parallel_size = mesh.dp,
-          .expert_parallel_size = mesh.ep,
-          .expert_tensor_parallel_size = mesh.etp,
-          .virtual_pipeline_size = mesh.vpp,
-          .micro_batch_size = 1 + count % 2,
-          .sequence_parallel = mesh.tp > 1,
-          .recompute = kRecompute[count % 3],
-          .zero_stage = count / 2 % 2,
-          .attention = count % 5 < 2 ? spec::AttentionKind::kUnfused : spec::AttentionKind::kFlash,
-          .vocab_size_multiple = 8,
-          .bucket_elements = 5000,
-          .overlap_grad_reduce = false};
+      spec::ParallelSpec parallel{.tensor_parallel_size = mesh.tp,
+                                  .pipeline_parallel_size = mesh.pp,
+                                  .data_parallel_size = mesh.dp,
+                                  .context_parallel_size = mesh.cp,
+                                  .expert_parallel_size = mesh.ep,
+                                  .expert_tensor_parallel_size = mesh.etp,
+                                  .virtual_pipeline_size = mesh.vpp,
+                                  .micro_batch_size = 1 + count % 2,
+                                  .sequence_parallel = mesh.tp > 1,
+                                  .recompute = kRecompute[count % 3],
+                                  .zero_stage = count / 2 % 2,
+                                  .attention = count % 5 < 2 && mesh.cp == 1
+                                                   ? spec::AttentionKind::kUnfused
+                                                   : spec::AttentionKind::kFlash,
+                                  .vocab_size_multiple = 8,
+                                  .bucket_elements = 5000,
+                                  .overlap_grad_reduce = false};
       if (mesh.vpp > 1) parallel.schedule = spec::ScheduleKind::kInterleaved;
       spec::Plan plan{.model = model, .parallel = parallel, .threads_per_rank = 1};
       plan.training = {
@@ -94,8 +97,8 @@ std::vector<NamedPlan> ExpertPlans(spec::Precision precision) {
       plan.cluster.shared_compute_units = 1;
       plan.num_devices = spec::WorldSize(parallel);
       plans.push_back(
-          {base::Concat(model.name, " tp", mesh.tp, " pp", mesh.pp, " dp", mesh.dp, " vpp",
-                        mesh.vpp, " ep", mesh.ep, " etp", mesh.etp, " #", count),
+          {base::Concat(model.name, " tp", mesh.tp, " pp", mesh.pp, " dp", mesh.dp, " cp", mesh.cp,
+                        " vpp", mesh.vpp, " ep", mesh.ep, " etp", mesh.etp, " #", count),
            plan});
     }
   }
