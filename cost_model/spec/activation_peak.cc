@@ -17,7 +17,7 @@ int64_t ZeroBubbleH1Peak(int64_t num_warmup, int64_t num_microbatches, int64_t s
                          const StageActivationBytes& bytes) {
   const int64_t first_without = num_microbatches - num_warmup;  // backward pass without a forward
   const int64_t last = num_microbatches - 1;
-  const int64_t running = std::max(bytes.working_bytes, bytes.input_part_bytes);
+  const int64_t running = bytes.input_part_bytes;  // no less than a forward pass takes
   int64_t peak = 0;
   if (first_without > 0) {
     const int64_t put_off = std::min(first_without - 1, stage);

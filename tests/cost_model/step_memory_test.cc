@@ -139,7 +139,7 @@ TEST(ActivationPeakTest, IsThatOfTheActionsPlayed) {
         bytes.saved_bytes = bytes.layers_bytes = static_cast<int64_t>(random() % 100);
         bytes.working_bytes = bytes.saved_bytes + static_cast<int64_t>(random() % 50);
         bytes.weight_operand_bytes = static_cast<int64_t>(random() % 100);
-        bytes.input_part_bytes = std::max(bytes.saved_bytes, bytes.weight_operand_bytes) +
+        bytes.input_part_bytes = std::max(bytes.working_bytes, bytes.weight_operand_bytes) +
                                  static_cast<int64_t>(random() % 50);
       }
       EXPECT_EQ(spec::PeakActivationBytes(parallel, num_microbatches, stage, by_chunk),
