@@ -55,7 +55,8 @@ TEST(ExpertCostTest, OnlyExpertGroupsTalkAboutRoutedTokens) {
 }
 
 // Four all-to-alls of 1,024 tokens x 2 rows x 1,024 numbers of 2 bytes; a rank keeps an eighth of
-// its rows and sends the rest over links of 100 GB/s.
+// its rows and sends the rest over links of 100 GB/s. What else travels, a weight and its gradient
+// for each row and how many rows there are, is less than a thousandth of it.
 TEST(ExpertCostTest, RoutedTokensTakeTheLinksTime) {
   const Job job = ExpertJob(8);
   JobCosts costs(job);
@@ -63,8 +64,10 @@ TEST(ExpertCostTest, RoutedTokensTakeTheLinksTime) {
   const double rows_bytes = 1024.0 * 2 * 1024 * 2;
   const double layer_s = 4 * rows_bytes * 7 / 8 / 100e9;
   const int64_t num_microbatches = spec::NumMicrobatches(job.training, parallel);
-  EXPECT_NEAR(PriceStep(costs, parallel).report.time.ep_comm_s,
-              6 * layer_s * static_cast<double>(num_microbatches), 1e-9);
+  const double rows_s = 6 * layer_s * static_cast<double>(num_microbatches);
+  const double priced_s = PriceStep(costs, parallel).report.time.ep_comm_s;
+  EXPECT_GT(priced_s, rows_s);
+  EXPECT_LT(priced_s, 1.001 * rows_s);
 }
 
 TEST(ExpertCostTest, OneCopyOfATokenCrossesToEachNode) {
@@ -77,7 +80,9 @@ TEST(ExpertCostTest, OneCopyOfATokenCrossesToEachNode) {
     JobCosts costs(job);
     return PriceStep(costs, Layout(ep, 1, 1, 64)).report.time.ep_comm_s;
   };
-  EXPECT_NEAR(exchange_s(true, 16), 0.75 * exchange_s(false, 16), 1e-9) << "two nodes, NICs bound";
+  const double all_copies_s = exchange_s(false, 16);
+  EXPECT_NEAR(exchange_s(true, 16), 0.75 * all_copies_s, 1e-4 * all_copies_s)
+      << "two nodes, NICs bound";
   EXPECT_DOUBLE_EQ(exchange_s(true, 8), exchange_s(false, 8)) << "one node";
 }
 
