@@ -100,7 +100,8 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
     }
     const auto [known, is_new] = of_parameters.try_emplace(ShapeOf(own, model));
     if (is_new) {
-      known->second = PartsOfParameters(own, model, training, LayoutOfState(cluster, parallel));
+      known->second =
+          PartsOfParameters(own, model, training, LayoutOfState(cluster, runtime, parallel));
     }
     StageParts parts = known->second;
     if (own.front().has_embedding) {

@@ -50,7 +50,9 @@ std::vector<std::vector<int64_t>> WeightShapes(const spec::ModelSpec& model,
 
 }  // namespace
 
-spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, spec::ParallelSpec parallel) {
+spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, const spec::RuntimeSpec& runtime,
+                                 spec::ParallelSpec parallel) {
+  if (runtime.autograd) parallel.overlap_grad_reduce = false;
   if (cluster.shared_compute_units > 0) parallel.offload_optimizer = false;
   return parallel;
 }
@@ -157,6 +159,8 @@ StageBuffers BuffersOf(const spec::ClusterSpec& cluster, const spec::TrainingSpe
     buffers.gathered_bytes += parts.end_elements * element_bytes;
   }
   buffers.unreduced_bytes = parts.state.unreduced_bytes;
+  // With stage 2 the buckets of these programs hold them.
+  if (runtime.autograd && parallel.zero_stage < 3) buffers.unreduced_bytes = 0;
   if (parallel.data_parallel_size * parallel.context_parallel_size > 1) {
     buffers.communication_bytes = runtime.communication_buffer_elements * element_bytes;
   }

@@ -17,8 +17,10 @@ struct StageParts {
   int64_t workspace_bytes = 0;    // of the passes, without autograd
 };
 
-// The layout as memory sees it: a pool of cores has no memory but the ranks' own to offload to.
-spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, spec::ParallelSpec parallel);
+// The layout as memory sees it: a pool of cores has no memory but the ranks' own to offload to;
+// programs with autograd hold whole gradients of one part at a time, as measured, whatever overlaps.
+spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, const spec::RuntimeSpec& runtime,
+                                 spec::ParallelSpec parallel);
 
 // Ranks among which the runtime splits an update that the layout leaves whole.
 int UpdateSharers(const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime);

@@ -118,7 +118,7 @@ class Stages {
     }
     numbers_.state =
         spec::StateBytesOf(costs_.StateOf(parallel_, layers, padding_), costs_.job().training,
-                           LayoutOfState(costs_.job().cluster, parallel_));
+                           LayoutOfState(costs_.job().cluster, costs_.job().runtime, parallel_));
     if (layers.has_embedding) {
       const Job& job = costs_.job();
       numbers_.state =

@@ -33,6 +33,7 @@ const std::vector<double> kTimesS = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 TEST(StepClockTest, WhatGoesToExpertsIsNoComputation) {
   StepMarks marks = MadeUpStep();
   marks.tensor_comm = {{2, 3}};
+  marks.context_comm = {};
   marks.expert_comm = {{1, 2}, {5, 6}, {6, 7}};
   const spec::TimeBreakdown time = BreakdownOf(marks, kTimesS, /*blocked_s=*/0);
   EXPECT_DOUBLE_EQ(time.forward_s, 1);
@@ -60,7 +61,7 @@ TEST(StepClockTest, WaitingForAnExchangeUnderWayIsNotThePassesTime) {
   StepMarks marks = MadeUpStep();
   marks.pipeline.actions.back().begin = 6;
   marks.pipeline.waits = {{5, 6}};
-  marks.tensor_comm = {{2, 3}, {6, 7}};
+  marks.context_comm = {};
   const spec::TimeBreakdown time = BreakdownOf(marks, kTimesS, /*blocked_s=*/0);
   EXPECT_DOUBLE_EQ(time.bubble_s, 2);
   EXPECT_DOUBLE_EQ(time.backward_s, 1);

@@ -237,6 +237,10 @@ TEST(TargetTest, EachLimitHasItsCode) {
   runtime.schedules = {"1f1b"};
   runtime.max_zero_stage = 0;
   runtime.uneven_stages = false;
+  runtime.per_stage_recompute = false;
+  runtime.context_parallel = false;
+  runtime.expert_parallel = false;
+  runtime.optimizer_offload = false;
   const auto code = [&](auto change) {
     spec::ParallelSpec layout;
     layout.zero_stage = 0;

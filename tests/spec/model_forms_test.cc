@@ -204,12 +204,17 @@ TEST(ModelFormsTest, ACapacityFillsEveryExpertUp) {
 TEST(ModelFormsTest, RoutedRowsCrossTheExpertGroupTwiceEachWay) {
   const ModelSpec model = Mixture();
   const auto forward = ForwardRecords(model, Layout(2, 4), kExperts);
-  // 64 tokens of each tensor rank, two rows of 64 each; gathered over the expert-tensor pair.
-  EXPECT_EQ(ElementsOver(forward, OpKind::kAllToAll, Axis::kExpert), 2 * 64 * 2 * 64);
-  EXPECT_EQ(ElementsOver(forward, OpKind::kAllGather, Axis::kExpertTensor), 2 * 64 * 2 * 64);
+  // 64 tokens of each tensor rank, two rows of 64 each; gathered over the expert-tensor pair. On the
+  // way to the experts each row has its weight with it, and the pair learns how many rows go to each
+  // of 8 experts from each of 4 x 2 ranks.
+  constexpr int64_t kRows = 64 * 2;
+  EXPECT_EQ(ElementsOver(forward, OpKind::kAllToAll, Axis::kExpert), kRows * (2 * 64 + 1));
+  EXPECT_EQ(ElementsOver(forward, OpKind::kAllGather, Axis::kExpertTensor),
+            2 * kRows * (64 + 1) + 8 * 4 * 2);
   EXPECT_EQ(ElementsOver(forward, OpKind::kReduceScatter, Axis::kExpertTensor), 2 * 64 * 2 * 64);
   const auto backward = BackwardRecords(model, Layout(2, 4), kExperts);
-  EXPECT_EQ(ElementsOver(backward, OpKind::kAllToAll, Axis::kExpert), 2 * 64 * 2 * 64);
+  // The gradient of the weight comes back.
+  EXPECT_EQ(ElementsOver(backward, OpKind::kAllToAll, Axis::kExpert), kRows * (2 * 64 + 1));
   const auto alone = ForwardRecords(model, Layout(1), kExperts);
   EXPECT_TRUE(std::none_of(alone.begin(), alone.end(), [](const OpRecord& record) {
     return base::IsCommunication(record.kind);
@@ -295,8 +300,11 @@ TEST(ModelFormsTest, ARingBlockOffTheDiagonalIsWhole) {
       .kind = OpKind::kAttentionForward,
       .dims = {1, 64, 4, 4, 16, 0, 32, 0, 0, static_cast<int64_t>(base::AttentionMask::kFull)}};
   EXPECT_EQ(FlopsOf(block), 2.0 * 4 * 2 * 16 * (64 * 32));
+  // 32 queries at the end of 64 keys: whole with the first 32, half with the last.
+  block.dims[1] = 32;
+  block.dims[6] = 64;
   block.dims[9] = static_cast<int64_t>(base::AttentionMask::kCausal);
-  EXPECT_EQ(FlopsOf(block), 2.0 * 4 * 2 * 16 * (64 * 32) / 2);
+  EXPECT_EQ(FlopsOf(block), 2.0 * 4 * 2 * 16 * (32 * 32 + 32 * 32 / 2));
 }
 
 // The terms of Megatron-LM's training report (num_floating_point_operations), written out.
