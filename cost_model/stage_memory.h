@@ -18,7 +18,8 @@ struct StageParts {
 };
 
 // The layout as memory sees it: a pool of cores has no memory but the ranks' own to offload to;
-// programs with autograd hold whole gradients of one part at a time, as measured, whatever overlaps.
+// programs with autograd hold whole gradients of one part at a time, as measured, whatever
+// overlaps.
 spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, const spec::RuntimeSpec& runtime,
                                  spec::ParallelSpec parallel);
 

@@ -58,15 +58,12 @@ PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& traini
   const int64_t mlp = std::max(gathered + t * (is_gated ? 3 * shape.ffn : shape.ffn),
                                operand + input + t * first_mlp_width + partial_sums);
   const CoreWorkspace core = CoreWorkspaceOf(parallel, shape);
-  const int64_t core_bytes =
-      std::max(core.backward_bytes,
-               parallel.recompute == Recompute::kSelective ? core.recomputed_bytes : 0);
-  const int64_t attention_bytes =
-      std::max({(gathered + t * shape.attention_width) * element_bytes,
-                operand * element_bytes + core_bytes,
-                (operand + input + t * shape.qkv_width + partial_sums) * element_bytes});
-  const int64_t recomputed_bytes =
-      parallel.recompute == Recompute::kFull ? core.forward_bytes : 0;
+  const int64_t core_bytes = std::max(
+      core.backward_bytes, parallel.recompute == Recompute::kSelective ? core.recomputed_bytes : 0);
+  const int64_t attention_bytes = std::max(
+      {(gathered + t * shape.attention_width) * element_bytes, operand * element_bytes + core_bytes,
+       (operand + input + t * shape.qkv_width + partial_sums) * element_bytes});
+  const int64_t recomputed_bytes = parallel.recompute == Recompute::kFull ? core.forward_bytes : 0;
   const auto bytes = [&](int64_t forward, int64_t backward) {
     return PassWorkspace::Bytes{forward * element_bytes, backward * element_bytes};
   };
@@ -76,15 +73,15 @@ PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& traini
       .head = bytes(gathered, std::max(input + partial_sums, gradient + gathered)),
       .message_bytes = SentTransferElements(parallel, shape) * element_bytes};
   workspace.layer.forward += std::max(partial_sums * element_bytes, core.forward_bytes);
-  workspace.layer.backward += std::max({mlp * element_bytes, recomputed_bytes,
-                                        left_by_mlp * element_bytes + attention_bytes});
+  workspace.layer.backward += std::max(
+      {mlp * element_bytes, recomputed_bytes, left_by_mlp * element_bytes + attention_bytes});
   if (model.moe) {
     const ExpertWorkspace experts = ExpertWorkspaceOf(model, training, parallel, shape);
     workspace.expert_layer = bytes(gradient, gradient);
     workspace.expert_layer.forward +=
         std::max({partial_sums * element_bytes, core.forward_bytes, experts.forward_bytes});
-    workspace.expert_layer.backward += std::max(
-        {experts.backward_bytes, recomputed_bytes, experts.left_bytes + attention_bytes});
+    workspace.expert_layer.backward +=
+        std::max({experts.backward_bytes, recomputed_bytes, experts.left_bytes + attention_bytes});
   }
   workspace.head.forward = std::max(workspace.head.forward, t * kLossValuesBytes);
   return workspace;

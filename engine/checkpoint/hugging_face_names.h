@@ -11,8 +11,8 @@ namespace tessera::engine {
 
 enum class HuggingFaceFamily : uint8_t { kGpt2, kLlama, kQwenMoe };
 
-// GPT-2's names, those that Llama, Mistral, Qwen2 and Mixtral share, or Qwen2's with experts. Throws
-// base::ConfigError for a model that is of no such family.
+// GPT-2's names, those that Llama, Mistral, Qwen2 and Mixtral share, or Qwen2's with experts.
+// Throws base::ConfigError for a model that is of no such family.
 HuggingFaceFamily HuggingFaceFamilyOf(const spec::ModelSpec& model);
 
 // One tensor: our parameters (weights [out, in], biases [out]) stacked along their first dimension,

@@ -14,7 +14,7 @@ struct CoreStash {
   Buffer qkv;     // [tokens, qkv_width]: q heads, k heads, v heads. Where heads are swapped for
                   // tokens: of all tokens, this rank's share of the heads
   Buffer output;  // [tokens, attention_width]; moves to a weight product that is put off
-  kernels::Array out;  // its memory, whoever holds it
+  kernels::Array out;       // its memory, whoever holds it
   Buffer exchanged_output;  // before it was swapped back, where it is
   Buffer stats;  // of the softmax; see kernels::AttentionForwardArgs. Dropped under selective
                  // recomputation

@@ -84,8 +84,7 @@ Buffer GatheredAttention::Backward(CoreStash& stash, Buffer doutput) const {
   const spec::LocalShape& shape = context_.shape;
   const int64_t all_elements = size() * BlockElements();
   Buffer keys = GatherKeys(stash);
-  Buffer dqkv =
-      context_.Workspace(shape.tokens * shape.qkv_width, context_.OperandLifetime());
+  Buffer dqkv = context_.Workspace(shape.tokens * shape.qkv_width, context_.OperandLifetime());
   Buffer key_sums = context_.Fp32Workspace(all_elements);
   context_.backend.Fill(key_sums.array(), all_elements, 0);
   AttendBackward(stash, keys, doutput, dqkv.array(), key_sums.array());

@@ -33,8 +33,8 @@ void LoneAttention::Recompute(CoreStash& stash) const {
 }
 
 Buffer LoneAttention::Backward(CoreStash& stash, Buffer doutput) const {
-  Buffer dqkv =
-      context_.Workspace(context_.shape.tokens * context_.shape.qkv_width, context_.OperandLifetime());
+  Buffer dqkv = context_.Workspace(context_.shape.tokens * context_.shape.qkv_width,
+                                   context_.OperandLifetime());
   const kernels::ConstArray qkv = stash.qkv.array();
   kernels::AttentionBackwardArgs args = BackwardArgs(Whole());
   args.dout = doutput.array();

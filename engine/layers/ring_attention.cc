@@ -157,8 +157,7 @@ void RingAttention::BackwardStep(int source, const CoreStash& stash, const Buffe
 // Gradients of q, k and v side by side, in the activations' type.
 Buffer RingAttention::Collect(const Buffer& dq, const Buffer& dkv) const {
   const spec::LocalShape& shape = context_.shape;
-  Buffer dqkv =
-      context_.Workspace(shape.tokens * shape.qkv_width, context_.OperandLifetime());
+  Buffer dqkv = context_.Workspace(shape.tokens * shape.qkv_width, context_.OperandLifetime());
   context_.backend.CopyRows({.x = dq.array(),
                              .y = dqkv.array(),
                              .num_rows = shape.tokens,

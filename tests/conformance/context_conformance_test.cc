@@ -62,8 +62,8 @@ TEST(ContextConformanceTest, TwiceTheRanksTakeHalfTheMemoryOfTokens) {
   EXPECT_EQ(2 * (four.buffers_bytes - spec::kStepSumsBytes),
             two.buffers_bytes - spec::kStepSumsBytes);
   EXPECT_GE(four.weights_bytes, alone.weights_bytes);
-  EXPECT_LT(four.weights_bytes,
-            alone.weights_bytes + 4 * spec::kFlatAlignmentElements * static_cast<int64_t>(sizeof(float)));
+  EXPECT_LT(four.weights_bytes, alone.weights_bytes + 4 * spec::kFlatAlignmentElements *
+                                                          static_cast<int64_t>(sizeof(float)));
 }
 
 }  // namespace

@@ -194,7 +194,7 @@ TEST(ContextParallelCostTest, ARingIsBoundByTheBytesThatGoRound) {
   spec::ParallelSpec parallel;
   parallel.context_parallel_size = 4;
   const spec::StepReport report = PriceStep(costs, parallel).report;
-  const double bytes = 2.0 * 256 * 2 * 1024;       // 256 tokens here, keys and values 1024 wide
+  const double bytes = 2.0 * 256 * 2 * 1024;  // 256 tokens here, keys and values 1024 wide
   const double link_s = 64 * 8 * (3 + 3 + 2 * 3) * bytes / 1e8;  // micro-batches, layers
   EXPECT_LE(report.time.cp_comm_s, link_s);
   EXPECT_GE(report.time.cp_comm_s, link_s - report.time.Compute());

@@ -204,9 +204,9 @@ TEST(ModelFormsTest, ACapacityFillsEveryExpertUp) {
 TEST(ModelFormsTest, RoutedRowsCrossTheExpertGroupTwiceEachWay) {
   const ModelSpec model = Mixture();
   const auto forward = ForwardRecords(model, Layout(2, 4), kExperts);
-  // 64 tokens of each tensor rank, two rows of 64 each; gathered over the expert-tensor pair. On the
-  // way to the experts each row has its weight with it, and the pair learns how many rows go to each
-  // of 8 experts from each of 4 x 2 ranks.
+  // 64 tokens of each tensor rank, two rows of 64 each; gathered over the expert-tensor pair. On
+  // the way to the experts each row has its weight with it, and the pair learns how many rows go to
+  // each of 8 experts from each of 4 x 2 ranks.
   constexpr int64_t kRows = 64 * 2;
   EXPECT_EQ(ElementsOver(forward, OpKind::kAllToAll, Axis::kExpert), kRows * (2 * 64 + 1));
   EXPECT_EQ(ElementsOver(forward, OpKind::kAllGather, Axis::kExpertTensor),

@@ -113,8 +113,8 @@ std::vector<base::OpRecord> PlannedOps(const spec::Plan& plan,
         ops = {transfer(base::OpKind::kRecv)};
         break;
       case spec::ActionKind::kBackwardInput:
-        ops = RecordsOf(StageBackwardInputOps(plan.model, plan.training, plan.parallel, stage,
-                                              context_rank));
+        ops = RecordsOf(
+            StageBackwardInputOps(plan.model, plan.training, plan.parallel, stage, context_rank));
         break;
       case spec::ActionKind::kBackwardWeight:
         ops = RecordsOf(StageBackwardWeightOps(plan.model, plan.training, plan.parallel, stage));
@@ -189,9 +189,8 @@ void ExpectPlannedOperations(const spec::Plan& plan, const RankOutcome& rank) {
     std::erase_if(records, IsShardTraffic);
     return records;
   };
-  const std::vector<base::OpRecord> planned =
-      without_traffic(PlannedOps(plan, PartitionStages(plan.model, plan.parallel), actions,
-                                 rank.coord.context));
+  const std::vector<base::OpRecord> planned = without_traffic(
+      PlannedOps(plan, PartitionStages(plan.model, plan.parallel), actions, rank.coord.context));
   ASSERT_GT(rank.records.size(), planned.size());
   EXPECT_EQ(rank.records.front().kind, base::OpKind::kFill);
   const std::vector<base::OpRecord> passes = without_traffic(rank.records);
