@@ -176,7 +176,7 @@ TEST_F(TrainInputTest, AnEditedPlanThatBreaksARuleIsInfeasible) {
 }
 
 TEST_F(TrainInputTest, APlanWithoutAnEngineForItIsInfeasible) {
-  EditedPlanInfeasible("zero_stage", 3, {"zero stage 3"});
+  EditedPlanInfeasible("gradient_reduce_type", "bf16", {"gradient_reduce_type"});
 }
 
 TEST_F(TrainInputTest, FlagsAreChecked) {
