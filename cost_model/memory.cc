@@ -27,9 +27,14 @@ std::string Gibibytes(double bytes) {
 // The parameters of one pipeline stage; its activations and workspace are still to be filled in.
 StageParts PartsOfParameters(const std::vector<spec::VirtualStage>& own,
                              const spec::ModelSpec& model, const spec::TrainingSpec& training,
-                             const spec::ParallelSpec& parallel) {
+                             const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime) {
   StageParts parts;
-  parts.state = spec::StateBytesOf(own, model, training, parallel);
+  const std::vector<spec::ParameterSpec> parameters =
+      spec::RankParameters(model, parallel, own, /*expert_rank=*/0);
+  parts.state = spec::StateBytesOf(
+      ElementsIn(runtime, spec::StateElementsOf(parameters, MakeFlatLayout(parameters, parallel),
+                                                model, parallel)),
+      training, parallel);
   for (const spec::VirtualStage& chunk : own) {
     spec::VirtualStage ends = chunk;
     ends.num_layers = 0;
@@ -100,8 +105,8 @@ std::vector<spec::StageMemory> MemoryOf(const spec::ModelSpec& model,
     }
     const auto [known, is_new] = of_parameters.try_emplace(ShapeOf(own, model));
     if (is_new) {
-      known->second =
-          PartsOfParameters(own, model, training, LayoutOfState(cluster, runtime, parallel));
+      known->second = PartsOfParameters(own, model, training,
+                                        LayoutOfState(cluster, runtime, parallel), runtime);
     }
     StageParts parts = known->second;
     if (own.front().has_embedding) {

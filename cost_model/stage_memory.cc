@@ -50,6 +50,13 @@ std::vector<std::vector<int64_t>> WeightShapes(const spec::ModelSpec& model,
 
 }  // namespace
 
+spec::StateElements ElementsIn(const spec::RuntimeSpec& runtime, spec::StateElements elements) {
+  if (!runtime.autograd) return elements;
+  elements.largest_part = std::max(elements.largest_part, elements.shared_embedding);
+  elements.shared_embedding = 0;
+  return elements;
+}
+
 spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, const spec::RuntimeSpec& runtime,
                                  spec::ParallelSpec parallel) {
   if (runtime.autograd) parallel.overlap_grad_reduce = false;

@@ -23,6 +23,10 @@ struct StageParts {
 spec::ParallelSpec LayoutOfState(const spec::ClusterSpec& cluster, const spec::RuntimeSpec& runtime,
                                  spec::ParallelSpec parallel);
 
+// What is whole at once as a runtime holds it: programs with autograd gather an embedding that the
+// head reads like any other part.
+spec::StateElements ElementsIn(const spec::RuntimeSpec& runtime, spec::StateElements elements);
+
 // Ranks among which the runtime splits an update that the layout leaves whole.
 int UpdateSharers(const spec::ParallelSpec& parallel, const spec::RuntimeSpec& runtime);
 

@@ -116,9 +116,10 @@ class Stages {
                    items_.PlaceholderBytes(
                        {.has_dense = num_dense > 0, .has_experts = num_with_experts > 0}));
     }
-    numbers_.state =
-        spec::StateBytesOf(costs_.StateOf(parallel_, layers, padding_), costs_.job().training,
-                           LayoutOfState(costs_.job().cluster, costs_.job().runtime, parallel_));
+    numbers_.state = spec::StateBytesOf(
+        ElementsIn(costs_.job().runtime, costs_.StateOf(parallel_, layers, padding_)),
+        costs_.job().training,
+        LayoutOfState(costs_.job().cluster, costs_.job().runtime, parallel_));
     if (layers.has_embedding) {
       const Job& job = costs_.job();
       numbers_.state =
