@@ -72,15 +72,13 @@ def name_instances(kernels):
 
 
 def read_hot_names(path):
-    """Bytes that an instance may spill, by the function's name: those behind the name, else none."""
-    lines = [line.split("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines()]
-    return {words[0]: int(words[1]) if len(words) > 1 else 0 for words in lines if words}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 def find_problems(kernels, hot_names):
     problems = [f"{kernel.instance} of sm_{kernel.architecture}: {kernel.spilled_bytes} bytes spilled"
-                for kernel in kernels
-                if kernel.spilled_bytes > hot_names.get(kernel.name, kernel.spilled_bytes)]
+                for kernel in kernels if kernel.name in hot_names and kernel.spilled_bytes > 0]
     compiled = {kernel.name for kernel in kernels}
     problems += [f"{name}: in hot_kernels.txt, but no such kernel was compiled"
                  for name in hot_names if name not in compiled]

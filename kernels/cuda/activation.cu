@@ -22,11 +22,14 @@ struct SwiGluForwardOp {
   __device__ void Run(int64_t row, int64_t column) const {
     float gate[kSize], up[kSize];
     const int64_t at = row * 2 * width + column;
-    const float weight = WeightOf(row_weight, row);
     Load<kSize>(gate_up + at, gate);
     Load<kSize>(gate_up + at + width, up);
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) gate[j] *= Sigmoid(gate[j]).sigmoid * up[j] * weight;
+    for (int j = 0; j < kSize; ++j) gate[j] *= Sigmoid(gate[j]).sigmoid * up[j];
+    // Only now: a weight that waits for the sigmoids' divisions would spill registers.
+    const float weight = WeightOf(row_weight, row);
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) gate[j] *= weight;
     Store<kSize>(gate, y + row * width + column);
   }
 };

@@ -134,7 +134,7 @@ struct RouterRow {
       sums[0] += probabilities[chosen[j]];
       sums[1] += dweight[j] * p.weight[row * p.num_chosen + j];
     }
-    sum = WarpReduce(sums[0], SumOp());
+    inverse_sum = 1.0F / WarpReduce(sums[0], SumOp());
     mean = WarpReduce(sums[1], SumOp());
   }
 
@@ -144,7 +144,7 @@ struct RouterRow {
   }
   // What comes through the weight of a choice.
   __device__ __forceinline__ float WeightGradient(int choice) const {
-    return (dweight[choice] - mean) / sum;
+    return (dweight[choice] - mean) * inverse_sum;
   }
 
   const RouterBackwardParams<T>& p;
@@ -152,7 +152,7 @@ struct RouterRow {
   const int32_t* chosen;
   const float* dweight;
   const float* count;
-  float sum = 1, mean = 0;
+  float inverse_sum = 1, mean = 0;
 };
 
 // dl_e = p_e (dp_e - sum over f of p_f dp_f + slope of the z loss). Returns the balance loss.
