@@ -39,7 +39,7 @@ struct MoeSpec {
   // their probabilities among all experts.
   bool normalized_router_weights = true;
   // Of each layer's loss that balances the load, over each sequence by itself, and of the mean
-  // square of its routers' log-sum-exp (kernels/op_args.h has both forms); 0: none.
+  // square of its routers' log-sum-exp (arXiv:2412.19437, eq. 17-20; 2202.08906, eq. 5); 0: none.
   double auxiliary_loss_coefficient = 0;
   double z_loss_coefficient = 0;
   // For benchmarks and tests: the experts of a token follow from its position, all equally often.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "cost_model/spec/attention_ops.h"
 #include "cost_model/spec/context_tokens.h"
@@ -122,6 +121,17 @@ void AppendLayersBackward(const ModelSpec& model, const ParallelSpec& parallel,
   }
 }
 
+// A stage's backward pass with these operations of its layers.
+std::vector<Op> AroundLayers(const ModelSpec& model, const ParallelSpec& parallel,
+                             const LocalShape& shape, const VirtualStage& stage,
+                             const std::vector<Op>& layers) {
+  std::vector<Op> ops;
+  if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
+  ops.insert(ops.end(), layers.begin(), layers.end());
+  if (stage.has_embedding) AppendEmbeddingBackward(model, parallel, shape, ops);
+  return ops;
+}
+
 }  // namespace
 
 LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
@@ -220,24 +230,19 @@ std::vector<Op> StageBackwardOps(const ModelSpec& model, const TrainingSpec& tra
                                  const ParallelSpec& parallel, const VirtualStage& stage,
                                  std::optional<int> context_rank) {
   const LocalShape shape = MakeLocalShape(model, training, parallel, context_rank);
-  std::vector<Op> ops;
-  if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
-  AppendLayersBackward(model, parallel, shape, stage, ops);
-  if (stage.has_embedding) AppendEmbeddingBackward(model, parallel, shape, ops);
-  return ops;
+  std::vector<Op> layers;
+  AppendLayersBackward(model, parallel, shape, stage, layers);
+  return AroundLayers(model, parallel, shape, stage, layers);
 }
 
 std::vector<Op> StageBackwardInputOps(const ModelSpec& model, const TrainingSpec& training,
                                       const ParallelSpec& parallel, const VirtualStage& stage,
                                       std::optional<int> context_rank) {
   const LocalShape shape = MakeLocalShape(model, training, parallel, context_rank);
-  std::vector<Op> ops;
-  if (stage.has_head) AppendHeadBackward(model, parallel, shape, ops);
   std::vector<Op> layers;
   AppendLayersBackward(model, parallel, shape, stage, layers);
-  std::remove_copy_if(layers.begin(), layers.end(), std::back_inserter(ops), IsWeightGradient);
-  if (stage.has_embedding) AppendEmbeddingBackward(model, parallel, shape, ops);
-  return ops;
+  std::erase_if(layers, IsWeightGradient);
+  return AroundLayers(model, parallel, shape, stage, layers);
 }
 
 std::vector<Op> StageBackwardWeightOps(const ModelSpec& model, const TrainingSpec& training,

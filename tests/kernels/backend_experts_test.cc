@@ -1,5 +1,6 @@
 // What the backend's methods for experts promise for every backend: records and checks.
 #include "tests/kernels/device_array.h"
+#include "tests/kernels/recorded_backend.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -10,25 +11,8 @@ using base::MatMulLayout;
 using base::OpKind;
 using base::OpRecord;
 
-class Recorder : public base::OpObserver {
- public:
-  void OnOpBegin(const OpRecord& record) override { begun.push_back(record); }
-  void OnOpEnd(const OpRecord&) override {}
-  std::vector<OpRecord> begun;
-};
-
-class BackendExpertsTest : public ::testing::Test {
+class BackendExpertsTest : public RecordedBackendTest {
  protected:
-  template <typename Run>
-  void ExpectRecord(const OpRecord& expected, const Run& run) {
-    Recorder recorder;
-    backend->set_observer(&recorder);
-    run();
-    backend->set_observer(nullptr);
-    EXPECT_EQ(recorder.begun, std::vector<OpRecord>{expected}) << base::ToString(expected);
-  }
-
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   DeviceFloats f{*backend, Floats(100)}, g{*backend, Floats(100)}, h{*backend, Floats(100)};
   DeviceFloats p{*backend, Floats(100)}, q{*backend, Floats(100)};
   DeviceInts ints{*backend, std::vector<int32_t>(100)};

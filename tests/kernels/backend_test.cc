@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/device_array.h"
+#include "tests/kernels/recorded_backend.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -17,27 +18,8 @@ using base::MatMulLayout;
 using base::OpKind;
 using base::OpRecord;
 
-class Recorder : public base::OpObserver {
- public:
-  void OnOpBegin(const OpRecord& record) override { begun.push_back(record); }
-  void OnOpEnd(const OpRecord& record) override { ended.push_back(record); }
-  std::vector<OpRecord> begun, ended;
-};
-
-class BackendTest : public ::testing::Test {
+class BackendTest : public RecordedBackendTest {
  protected:
-  // Runs one operation and expects its record, begun and ended once.
-  template <typename Run>
-  void ExpectRecord(const OpRecord& expected, const Run& run) {
-    Recorder recorder;
-    backend->set_observer(&recorder);
-    run();
-    backend->set_observer(nullptr);
-    EXPECT_EQ(recorder.begun, std::vector<OpRecord>{expected}) << base::ToString(expected);
-    EXPECT_EQ(recorder.ended, std::vector<OpRecord>{expected}) << base::ToString(expected);
-  }
-
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   // Room for every array of the small shapes below.
   DeviceFloats f{*backend, Floats(512, 0.5F)}, g{*backend, Floats(512, 0.5F)};
   DeviceFloats h{*backend, Floats(512, 0.5F)}, p{*backend, Floats(512, 0.5F)};
