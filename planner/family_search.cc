@@ -7,6 +7,7 @@
 #include "cost_model/memory.h"
 #include "cost_model/step_memory.h"
 #include "planner/fewest_recomputed.h"
+#include "planner/target.h"
 
 namespace tessera::planner {
 namespace {
@@ -54,15 +55,19 @@ FamilySearch::ZeroStages FamilySearch::FindZeroStages(const MeshSpace& mesh, con
     layout.zero_stage = placed.finish.zero_stage;
     if (seen.test(layout.zero_stage)) continue;
     seen.set(layout.zero_stage);
+    ZeroStages alone;
+    alone.set(layout.zero_stage);
+    const int64_t num_layouts = NumFinishes(mesh, alone) * static_cast<int64_t>(partitions.size());
+    if (const auto violation = FindEngineViolation(request_, layout)) {
+      counts_.Reject(*violation, num_layouts);
+      continue;
+    }
     const double needed_bytes = NeededBound(costs_, layout, fewest->second, EnoughBytes());
     if (needed_bytes <= AvailableBytes()) {
       may_fit.set(layout.zero_stage);
       continue;
     }
-    ZeroStages alone;
-    alone.set(layout.zero_stage);
-    RejectForMemory(layout, needed_bytes,
-                    NumFinishes(mesh, alone) * static_cast<int64_t>(partitions.size()));
+    RejectForMemory(layout, needed_bytes, num_layouts);
   }
   return may_fit;
 }
@@ -138,7 +143,7 @@ void FamilySearch::PricePartition(const Candidate& candidate) {
   Apply(candidate.family->choice, request_, layout);
   const int num_stages = layout.pipeline_parallel_size * layout.virtual_pipeline_size;
   layout.layers_per_virtual_stage = Partitions(num_stages)[candidate.partition];
-  layout.zero_stage = candidate.mesh->finishes.front().finish.zero_stage;
+  for (layout.zero_stage = 0; !candidate.zero_stages.test(layout.zero_stage);) ++layout.zero_stage;
   if (auto violation = FindRuleViolation(request_, layout)) {
     counts_.Reject(*violation, NumFinishes(*candidate.mesh, candidate.zero_stages));
     return;

@@ -51,6 +51,7 @@ struct TargetLimits {
   bool overlap_param_gather = false;
   bool overlap_tp_comm = false;
   bool overlap_pp_comm = false;
+  bool is_own_engine = false;  // runs what spec::FindEngineLimits has nothing against
 };
 
 struct Request {

@@ -18,7 +18,8 @@ bool DependsOnChoices(const std::string& constraint) {
       "microbatches % pp",     "microbatches in groups", "sequence % tp",
       "vpp needs interleaved", "vpp needs pp > 1",       "interleaved needs vpp > 1",
       "target schedule",       "target overlap",         "target zero stage",
-      "target uneven stages",  "target context kind",    "recomputed layers entries"};
+      "target uneven stages",  "target context kind",    "recomputed layers entries",
+      "not executed"};
   return std::find(std::begin(kConstraints), std::end(kConstraints), constraint) !=
          std::end(kConstraints);
 }

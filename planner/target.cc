@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "cost_model/base/check.h"
+#include "cost_model/spec/engine_limits.h"
 
 namespace tessera::planner {
 namespace {
@@ -100,7 +102,16 @@ std::optional<spec::Violation> FindTargetViolation(const Request& request,
       (parallel.overlap_param_gather && !request.target.overlap_param_gather)) {
     return CannotRun("target overlap", runtime, "that communication beside computation");
   }
-  return std::nullopt;
+  return FindEngineViolation(request, parallel);
+}
+
+std::optional<spec::Violation> FindEngineViolation(const Request& request,
+                                                   const spec::ParallelSpec& parallel) {
+  if (!request.target.is_own_engine) return std::nullopt;
+  const cost_model::Job& job = request.job;
+  std::vector<spec::Violation> limits = spec::FindEngineLimits(job.model, job.training, parallel);
+  if (limits.empty()) return std::nullopt;
+  return std::move(limits.front());
 }
 
 }  // namespace tessera::planner

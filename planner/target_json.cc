@@ -24,6 +24,7 @@ void LoadTarget(const std::string& name, Request& request) {
       fields.Flag("overlap_param_gather", limits.overlap_param_gather, kOptional);
       fields.Flag("overlap_tp_comm", limits.overlap_tp_comm, kOptional);
       fields.Flag("overlap_pp_comm", limits.overlap_pp_comm, kOptional);
+      fields.Flag("is_own_engine", limits.is_own_engine, kOptional);
     });
   }
   request.job.runtime = spec::LoadRuntime(runtime);

@@ -2,7 +2,7 @@
 # Installs what building and testing needs on Debian 12 or a relative of it.
 #
 #   scripts/install_deps.sh          compiler, CMake, libraries, a browser for the tests of reports
-#   scripts/install_deps.sh --dev    also clang-format, clang-tidy, ccache, Google Benchmark
+#   scripts/install_deps.sh --dev    also clang, clang-format, clang-tidy, ccache, Google Benchmark
 #
 # Does nothing, quickly, when all of it is there.
 set -euo pipefail
@@ -15,7 +15,7 @@ packages=(g++ cmake ninja-build git ca-certificates python3 libopenblas-dev liby
 [[ $(uname -m) == x86_64 ]] || packages+=(libboost-context-dev)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang-format clang-tidy ccache libbenchmark-dev) ;;
+  --dev) packages+=(clang clang-format clang-tidy ccache libbenchmark-dev) ;;
   *)
     sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2

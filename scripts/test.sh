@@ -9,4 +9,4 @@ cd "$(dirname "$0")/.."
 
 preset=${1:-cpu-release}
 scripts/build.sh "$preset"
-ctest --test-dir "build/$preset" --output-on-failure "${@:2}"
+ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" "${@:2}"

@@ -121,7 +121,10 @@ inline std::vector<Layout> ExpertLayouts(const BenchmarkSize& size) {
       .num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 3 * size.hidden_size / 2};
   LayoutList list(plan);
   list.AddReferences();
-  list.Add("tp 2", [](ParallelSpec& p) { p.tensor_parallel_size = 2; });
+  list.Add("tp 2, sp", [](ParallelSpec& p) {
+    p.tensor_parallel_size = 2;
+    p.sequence_parallel = true;
+  });
   list.Add("dp 2", [](ParallelSpec& p) { p.data_parallel_size = 2; });
   list.Add("dp 2, ep 2", [](ParallelSpec& p) {
     p.data_parallel_size = 2;

@@ -24,6 +24,7 @@ const std::set<std::string> kForbidden = {
     "experts=none with expert=2", "experts=none with expert=4",
     "experts=none with whole-experts=yes", "tensor=1 with whole-experts=yes",
     "whole-experts=yes with sequence=no", "experts=alike with scatter-gather=yes",
+    "experts=balanced with scatter-gather=yes", "experts=filled-up with scatter-gather=yes",
     "experts=and-shared with scatter-gather=yes", "expert=2 with scatter-gather=yes",
     "expert=4 with scatter-gather=yes", "whole-experts=yes with scatter-gather=yes",
     // One tensor rank, one stage, state that is not sharded or not gathered after the update.

@@ -8,7 +8,6 @@
 #include "planner/search.h"
 #include "planner/search_bounds.h"
 #include "planner/search_space.h"
-#include "planner/target.h"
 #include "tests/planner/test_requests.h"
 
 namespace tessera::planner {
@@ -216,61 +215,6 @@ TEST(TargetTest, NothingIsRecommendedThatTheTargetCannotRun) {
     names_schedule = names_schedule || rejection.constraint == "target schedule";
   }
   EXPECT_TRUE(names_schedule);
-}
-
-TEST(TargetTest, PresetsNameTheirRuntimeAndLimits) {
-  Request request = MakeTestRequest("gpt3-1.3b", "dgx-a100-40gb", 8, 32);
-  for (const char* name : {"tessera", "megatron", "torchtitan", "deepspeed"}) {
-    LoadTarget(name, request);
-    EXPECT_FALSE(request.job.runtime.schedules.empty()) << name;
-  }
-  EXPECT_EQ(request.job.runtime.name, "deepspeed");
-  EXPECT_EQ(request.target.context_kinds, std::vector<std::string>{"all-to-all"});
-  LoadTarget("torchtitan", request);
-  EXPECT_EQ(request.target.zero_stages, (std::vector<int>{0, 2, 3}));
-}
-
-TEST(TargetTest, EachLimitHasItsCode) {
-  Request request = MakeTestRequest("gpt3-1.3b", "dgx-a100-40gb", 8, 32);  // 24 layers
-  spec::RuntimeSpec& runtime = request.job.runtime;
-  runtime.name = "plain";
-  runtime.schedules = {"1f1b"};
-  runtime.max_zero_stage = 0;
-  runtime.uneven_stages = false;
-  runtime.per_stage_recompute = false;
-  runtime.context_parallel = false;
-  runtime.expert_parallel = false;
-  runtime.optimizer_offload = false;
-  const auto code = [&](auto change) {
-    spec::ParallelSpec layout;
-    layout.zero_stage = 0;
-    change(layout);
-    const auto violation = FindTargetViolation(request, layout);
-    return violation ? violation->constraint : "none";
-  };
-  using P = spec::ParallelSpec;
-  EXPECT_EQ(code([](P&) {}), "none");
-  EXPECT_EQ(code([](P& p) { p.context_parallel_size = 2; }), "target context parallelism");
-  EXPECT_EQ(code([](P& p) { p.expert_parallel_size = 2; }), "target expert parallelism");
-  EXPECT_EQ(code([](P& p) { p.pipeline_parallel_size = 5; }), "target uneven stages");
-  EXPECT_EQ(code([](P& p) {
-              p.pipeline_parallel_size = 2;
-              p.schedule = spec::ScheduleKind::kZeroBubbleH1;
-            }),
-            "target schedule");
-  EXPECT_EQ(code([](P& p) {
-              p.data_parallel_size = 2;
-              p.zero_stage = 1;
-            }),
-            "target zero stage");
-  EXPECT_EQ(code([](P& p) {
-              p.pipeline_parallel_size = 2;
-              p.recompute = spec::Recompute::kFull;
-              p.recomputed_layers_per_virtual_stage = {3, 1};
-            }),
-            "target per-stage recomputation");
-  EXPECT_EQ(code([](P& p) { p.offload_optimizer = true; }), "target optimizer offload");
-  EXPECT_EQ(code([](P& p) { p.overlap_tp_comm = true; }), "target overlap");
 }
 
 }  // namespace

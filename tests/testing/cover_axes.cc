@@ -47,11 +47,22 @@ void ChooseLlama(CoverDraft& draft) {
   model.head_dim = 6;  // wider in all than the hidden size
 }
 
-// Experts of one kind, and beside an expert that all tokens visit, after a layer without.
+// Experts of one kind; with losses of the router's own; with room for all that may choose one; and
+// beside an expert that all tokens visit, after a layer without.
 std::vector<CoverValue> ExpertModels() {
   const auto plain = [](CoverDraft& draft) {
     draft.plan.model.moe = spec::MoeSpec{
         .num_experts = kExperts, .experts_per_token = 2, .expert_ffn_hidden_size = 24};
+  };
+  const auto balanced = [plain](CoverDraft& draft) {
+    plain(draft);
+    draft.plan.model.moe->auxiliary_loss_coefficient = 0.05;
+    draft.plan.model.moe->z_loss_coefficient = 0.01;
+  };
+  // What is dropped depends on the layout: nothing is.
+  const auto filled = [plain](CoverDraft& draft) {
+    plain(draft);
+    draft.plan.model.moe->capacity_factor = kExperts / 2;
   };
   const auto shared = [plain](CoverDraft& draft) {
     plain(draft);
@@ -59,7 +70,11 @@ std::vector<CoverValue> ExpertModels() {
     draft.plan.model.moe->shared_expert_gate = true;
     draft.plan.model.moe->num_leading_dense_layers = 1;
   };
-  return {{"none", [](CoverDraft&) {}}, {"alike", plain}, {"and-shared", shared}};
+  return {{"none", [](CoverDraft&) {}},
+          {"alike", plain},
+          {"balanced", balanced},
+          {"filled-up", filled},
+          {"and-shared", shared}};
 }
 
 std::vector<CoverValue> ContextValues() {

@@ -1,0 +1,91 @@
+// safetensors files and their index, and checkpoints whose manifest a stranger wrote.
+#include <memory>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/checkpoint_reader.h"
+#include "engine/checkpoint/crc32.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/safetensors_writer.h"
+#include "tests/engine/checkpoint_test_state.h"
+#include "tests/engine/data_test_files.h"
+#include "tests/fuzz/fuzz_target.h"
+#include "tests/testing/run_ranks.h"
+
+namespace tessera::fuzz {
+namespace {
+
+using engine::test::ReadFile;
+using engine::test::TestFolder;
+
+void ReadTensors(const std::string& path) {
+  const engine::SafetensorsFile file(path);
+  for (const engine::SafetensorsTensor& tensor : file.header().tensors) {
+    if (!engine::IsFloatType(tensor.type)) continue;
+    const int64_t count = static_cast<int64_t>(file.Bytes(tensor).size()) / 4;
+    std::vector<float> values(static_cast<size_t>(count));
+    engine::ReadFloats({.tensor = &tensor, .file = &file}, 0, count, values.data());
+  }
+}
+
+// Two tensors of 12 and 4 bytes behind a header of 128.
+std::string Safetensors() {
+  std::string header =
+      R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"b":{"dtype":"BF16","shape":[1,2],)"
+      R"("data_offsets":[12,16]}})";
+  header.resize(128, ' ');
+  return engine::test::Bytes<uint64_t>(header.size()) + header + std::string(16, '\1');
+}
+
+constexpr char kIndex[] = R"({"metadata": {"total_size": 16},
+ "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})";
+
+// One rank's checkpoint; returns its folder.
+std::string SaveTinyCheckpoint(const std::string& save_folder) {
+  std::string saved;
+  testing::RunRanks(1, [&](engine::Communicator& world) {
+    const spec::ModelSpec model = engine::test::TinyGpt2();
+    engine::test::RankState rank(model, {}, {});
+    rank.FillWithReference();
+    saved = SaveCheckpoint(rank.state(), {.model = model, .seed = 1, .training = "a test"}, world,
+                           save_folder);
+  });
+  return saved;
+}
+
+// Reads all that the manifest names. COMPLETE says that it is as it was written.
+FuzzTarget ManifestTarget() {
+  const auto folder = std::make_shared<TestFolder>();
+  const std::string checkpoint = SaveTinyCheckpoint(folder->Path("save"));
+  const std::string in_folder = "save/" + engine::CheckpointFolderName(0) + "/";
+  const std::string complete = ReadFile(checkpoint + "/COMPLETE");
+  const std::string model_line = complete.substr(complete.find('\n') + 1);
+  const auto read = [=](std::string_view bytes) {
+    const std::string manifest(bytes);
+    folder->Write(in_folder + "manifest.json", manifest);
+    folder->Write(in_folder + "COMPLETE",
+                  "manifest.json " + std::to_string(manifest.size()) + " bytes crc32 " +
+                      engine::Crc32Text(engine::Crc32(manifest)) + "\n" + model_line);
+    engine::CheckpointReader(checkpoint).FindDamage();
+  };
+  return {"manifest", RefusalOf(read), {ReadFile(checkpoint + "/manifest.json")}};
+}
+
+}  // namespace
+
+std::vector<FuzzTarget> CheckpointTargets() {
+  const auto folder = std::make_shared<TestFolder>();
+  return {{"safetensors",
+           RefusalOf([=](std::string_view bytes) {
+             ReadTensors(folder->Write("model.safetensors", bytes));
+           }),
+           {Safetensors()}},
+          {"safetensors_index",
+           RefusalOf([=](std::string_view bytes) {
+             engine::ReadSafetensorsIndex(folder->Write("model.safetensors.index.json", bytes));
+           }),
+           {kIndex}},
+          ManifestTarget()};
+}
+
+}  // namespace tessera::fuzz
