@@ -6,20 +6,11 @@
 
 #include "cost_model/spec/model_spec.h"
 #include "engine/checkpoint/checkpoint_folder.h"
+#include "engine/checkpoint/checkpoint_info.h"
 #include "engine/comm/communicator.h"
 #include "engine/optimizer/train_state.h"
 
 namespace tessera::engine {
-
-struct CheckpointInfo {
-  spec::ModelSpec model;
-  uint64_t seed = 0;
-  std::string training;  // one line on what was trained with, for people
-  // Filled by LoadCheckpoint; SaveCheckpoint takes the first two from the state.
-  int64_t step = 0;
-  int64_t consumed_samples = 0;
-  bool has_optimizer_state = false;
-};
 
 // Collective. Writes <save_folder>/step_<8 digits>/ and returns its path: each rank its own owned
 // ranges, then rank 0 the manifest. The folder gets its name when everything is on the disk, and
@@ -32,9 +23,9 @@ std::string SaveCheckpoint(const TrainState& state, const CheckpointInfo& info, 
 
 // Not collective: each rank reads what it needs. `folder` is a checkpoint, or a save folder whose
 // newest complete checkpoint is taken. Fills all weights of the state, tied copies and replicas
-// included, the moments of its owned ranges (zeros where the checkpoint has none), step and
-// consumed_samples; padding becomes zero. Throws base::ConfigError for a checkpoint that is
-// incomplete or damaged, naming file and tensor, or of another model than `model`.
+// included, the moments of its owned ranges (zeros where the checkpoint has none) and the progress;
+// padding becomes zero. Throws base::ConfigError for a checkpoint that is incomplete or damaged,
+// naming file and tensor, or of another model than `model`.
 CheckpointInfo LoadCheckpoint(const std::string& folder, const spec::ModelSpec& model,
                               TrainState& state);
 

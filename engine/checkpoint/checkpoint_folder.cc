@@ -1,6 +1,8 @@
 #include "engine/checkpoint/checkpoint_folder.h"
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <iomanip>
 #include <sstream>
 
@@ -45,19 +47,26 @@ std::string CheckpointFolderName(int64_t step) {
   return name.str();
 }
 
+std::vector<std::string> CheckpointsNewestFirst(const std::string& save_folder) {
+  std::vector<std::string> names = ListFolder(save_folder);
+  std::erase_if(names, [](const std::string& name) { return StepOf(name) < 0; });
+  // In the alphabet a replaced checkpoint follows its replacement; that order stays.
+  std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return StepOf(a) > StepOf(b);
+  });
+  for (std::string& name : names) name = save_folder + "/" + name;
+  return names;
+}
+
+bool HasCompleteMark(const std::string& checkpoint_folder) {
+  return PathExists(checkpoint_folder + "/" + kCompleteFileName);
+}
+
 std::string NewestCheckpoint(const std::string& save_folder) {
-  if (PathExists(save_folder + "/" + kCompleteFileName)) return save_folder;
-  int64_t newest_step = -1;
-  std::string newest;
-  for (const std::string& name : ListFolder(save_folder)) {
-    const std::string path = save_folder + "/" + name;
-    const int64_t step = StepOf(name);
-    if (step > newest_step && PathExists(path + "/" + kCompleteFileName)) {
-      newest_step = step;
-      newest = path;
-    }
-  }
-  return newest;
+  if (HasCompleteMark(save_folder)) return save_folder;
+  const std::vector<std::string> all = CheckpointsNewestFirst(save_folder);
+  const auto newest = std::find_if(all.begin(), all.end(), HasCompleteMark);
+  return newest == all.end() ? "" : *newest;
 }
 
 std::string FindCheckpoint(const std::string& folder) {
@@ -73,7 +82,7 @@ std::string FindCheckpoint(const std::string& folder) {
 
 void RequireComplete(const std::string& checkpoint_folder) {
   const std::string path = checkpoint_folder + "/" + kCompleteFileName;
-  if (!PathExists(path)) {
+  if (!HasCompleteMark(checkpoint_folder)) {
     throw ConfigError(checkpoint_folder, "", Concat("no ", kCompleteFileName),
                       "a checkpoint whose save was not interrupted");
   }
@@ -89,6 +98,36 @@ void RequireComplete(const std::string& checkpoint_folder) {
   }
 }
 
+void RemoveCheckpoint(const std::string& checkpoint_folder) {
+  if (!PathExists(checkpoint_folder)) return;
+  const std::string temporary = checkpoint_folder + TemporarySuffix();
+  RenamePath(checkpoint_folder, temporary);
+  RemoveTree(temporary);
+}
+
+void RemoveOldCheckpoints(const std::string& save_folder, int64_t newest_step, int64_t keep_last,
+                          const std::vector<std::string>& damaged) {
+  const auto is_damaged = [&](const std::string& folder) {
+    return std::any_of(damaged.begin(), damaged.end(), [&](const std::string& each) {
+      std::error_code ignored;  // of one that is gone
+      return std::filesystem::equivalent(each, folder, ignored);
+    });
+  };
+  int64_t num_kept = 1;
+  int64_t last_kept_step = newest_step;
+  for (const std::string& folder : CheckpointsNewestFirst(save_folder)) {
+    const int64_t step = StepOf(std::filesystem::path(folder).filename().string());
+    if (step >= newest_step) continue;
+    if (num_kept < keep_last && step != last_kept_step && HasCompleteMark(folder) &&
+        !is_damaged(folder)) {
+      ++num_kept;
+      last_kept_step = step;
+    } else {
+      RemoveCheckpoint(folder);
+    }
+  }
+}
+
 CheckpointStaging::CheckpointStaging(const std::string& save_folder, int64_t step,
                                      const std::string& suffix)
     : save_folder_(save_folder),
@@ -97,10 +136,10 @@ CheckpointStaging::CheckpointStaging(const std::string& save_folder, int64_t ste
 
 void CheckpointStaging::Begin() const {
   MakeFolders(save_folder_);
-  const std::string stale_prefix =
-      final_.substr(save_folder_.size() + 1) + ".tmp-";  // as TemporarySuffix makes them
   for (const std::string& name : ListFolder(save_folder_)) {
-    if (name.starts_with(stale_prefix)) RemoveTree(save_folder_ + "/" + name);
+    const bool is_left_over =
+        name.starts_with(kStepPrefix) && name.find(kTemporaryMark) != std::string::npos;
+    if (is_left_over) RemoveTree(save_folder_ + "/" + name);
   }
   MakeFolders(temporary_);
 }
@@ -114,14 +153,19 @@ void CheckpointStaging::Commit(const Manifest& manifest, const spec::ModelSpec& 
   WriteWholeFile(temporary_ + pending, CompleteLine(temporary_, kManifestFileName) + "\n" +
                                            CompleteLine(temporary_, kModelFileName) + "\n");
   SyncFolder(temporary_);
+  // One complete checkpoint of this step, where there was one, stands until the new one is.
   const std::string replaced = Concat(final_, kReplacedSuffix);
-  RemoveTree(replaced);
-  if (PathExists(final_)) RenamePath(final_, replaced);
+  if (HasCompleteMark(replaced)) {
+    RemoveCheckpoint(final_);
+  } else if (PathExists(final_)) {
+    RemoveCheckpoint(replaced);
+    RenamePath(final_, replaced);
+  }
   RenamePath(temporary_, final_);
   SyncFolder(save_folder_);
   RenamePath(final_ + pending, final_ + "/" + kCompleteFileName);
   SyncFolder(final_);
-  RemoveTree(replaced);
+  RemoveCheckpoint(replaced);
 }
 
 void CheckpointStaging::Abandon() const noexcept { TryRemoveTree(temporary_); }

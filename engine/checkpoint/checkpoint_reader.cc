@@ -114,12 +114,12 @@ const float* CheckpointReader::DataOf(size_t i) {
   return data_[i];
 }
 
-std::vector<std::string> CheckpointReader::FindDamage() {
+std::vector<std::string> CheckpointReader::FindDamage(int share, int num_shares) {
   std::vector<std::string> damage;
   std::vector<bool> file_failed(manifest_.files.size());
   for (size_t i = 0; i < manifest_.pieces.size(); ++i) {
     const int file = manifest_.pieces[i].file;
-    if (file_failed[file]) continue;
+    if (file_failed[file] || file % num_shares != share) continue;
     try {
       FileOf(manifest_.pieces[i]);
     } catch (const ConfigError& error) {  // collected: the caller wants all of them

@@ -31,8 +31,9 @@ class CheckpointReader {
   // or does not match its checksum.
   void Read(const std::string& parameter, StateKind kind, const TensorPart& part, float* output);
 
-  // Reads everything; one line for each file or piece that is missing or damaged.
-  std::vector<std::string> FindDamage();
+  // Reads everything, or share `share` of `num_shares` of the files; one line for each file or
+  // piece that is missing or damaged.
+  std::vector<std::string> FindDamage(int share = 0, int num_shares = 1);
 
  private:
   const std::vector<int64_t>& ShapeOf(const std::string& parameter) const;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cost_model/base/error.h"
+#include "engine/checkpoint/file_io.h"
 
 namespace tessera::engine {
 
@@ -14,6 +15,10 @@ std::string BroadcastText(Communicator& world, std::string text, int root) {
   text.resize(static_cast<size_t>(length));
   world.Broadcast(text.data(), length, base::DType::kUInt8, root);
   return text;
+}
+
+std::string SharedSuffix(Communicator& world) {
+  return BroadcastText(world, world.rank() == 0 ? TemporarySuffix() : "", /*root=*/0);
 }
 
 void RunOnAllRanks(Communicator& world, const std::string& what,

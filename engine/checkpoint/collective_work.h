@@ -20,4 +20,7 @@ void RunOnFirstRank(Communicator& world, const std::string& what,
 // The text of rank `root`, on every rank. Collective.
 std::string BroadcastText(Communicator& world, std::string text, int root);
 
+// TemporarySuffix() of rank 0, on every rank. Collective.
+std::string SharedSuffix(Communicator& world);
+
 }  // namespace tessera::engine

@@ -44,6 +44,12 @@ bool PathExists(const std::string& path) {
   return fs::exists(path, error);
 }
 
+void RequireFolder(const std::string& path) {
+  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) FailCall("open", path, errno);
+  close(folder);
+}
+
 void MakeFolders(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -93,7 +99,7 @@ std::string TemporarySuffix() {
   const int64_t now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                              std::chrono::system_clock::now().time_since_epoch())
                              .count();
-  return base::Concat(".tmp-", getpid(), "-", now_ns);
+  return base::Concat(kTemporaryMark, getpid(), "-", now_ns);
 }
 
 }  // namespace tessera::engine

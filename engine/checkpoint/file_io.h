@@ -17,6 +17,8 @@ void WriteWholeFile(const std::string& path, std::string_view text);
 std::string ReadWholeFile(const std::string& path);
 
 bool PathExists(const std::string& path);
+// Throws base::SystemError unless the folder is there.
+void RequireFolder(const std::string& path);
 // With the folders above it, where missing.
 void MakeFolders(const std::string& path);
 // Names in the folder, sorted; empty when there is no such folder.
@@ -28,7 +30,8 @@ void RenamePath(const std::string& from, const std::string& to);
 void RemoveTree(const std::string& path);
 // For clean-up on the way out of a failure, which matters more than one here.
 void TryRemoveTree(const std::string& path) noexcept;
-// ".tmp-" and letters that no other process uses at the moment.
+inline constexpr std::string_view kTemporaryMark = ".tmp-";
+// The mark and letters that no other process uses at the moment.
 std::string TemporarySuffix();
 
 }  // namespace tessera::engine

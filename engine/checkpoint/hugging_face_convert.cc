@@ -1,12 +1,13 @@
+#include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "cost_model/spec/spec_json.h"
-#include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/hugging_face.h"
-#include "engine/checkpoint/piece_file.h"
+#include "engine/checkpoint/weights_checkpoint.h"
 
 namespace tessera::engine {
 namespace {
@@ -66,33 +67,11 @@ void ConvertToHuggingFace(const std::string& checkpoint, const std::string& fold
 std::string ConvertFromHuggingFace(const std::string& folder, const std::string& save_folder) {
   const spec::ModelSpec model = spec::LoadModel(folder + "/" + kHuggingFaceConfigName);
   const HuggingFaceReader reader(folder, model);
-  const std::vector<CheckpointParameter> parameters = CheckpointParameters(model);
-  std::vector<Piece> pieces;
-  for (const CheckpointParameter& parameter : parameters) {
-    Piece& piece = pieces.emplace_back();
-    piece.parameter = parameter.name;
-    piece.part = WholeTensor(parameter.shape);
-  }
-  const CheckpointStaging staging(save_folder, /*step=*/0, TemporarySuffix());
-  try {
-    staging.Begin();
-    PieceFileWriter writer(staging.folder(), /*rank=*/0, std::move(pieces));
-    std::vector<float> elements;
-    for (const CheckpointParameter& parameter : parameters) {
-      elements.resize(NumElements(parameter.shape));
-      reader.Read(parameter.name, WholeTensor(parameter.shape), elements.data());
-      writer.Append(elements);
-    }
-    Manifest manifest = writer.Finish();
-    manifest.parameters = parameters;
-    manifest.training = "weights from Hugging Face's form";
-    CheckPieces(manifest, staging.folder() + "/" + kManifestFileName);
-    staging.Commit(manifest, model);
-  } catch (const std::exception&) {
-    staging.Abandon();
-    throw;
-  }
-  return staging.final_folder();
+  return WriteWeightsCheckpoint(
+      save_folder, model, "weights from Hugging Face's form",
+      [&](const CheckpointParameter& parameter, std::span<float> elements) {
+        reader.Read(parameter.name, WholeTensor(parameter.shape), elements.data());
+      });
 }
 
 }  // namespace tessera::engine

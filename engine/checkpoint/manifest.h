@@ -11,10 +11,13 @@
 
 #include "cost_model/spec/model_spec.h"
 #include "engine/checkpoint/tensor_part.h"
+#include "engine/optimizer/train_state.h"
 
 namespace tessera::engine {
 
-inline constexpr int kCheckpointFormatVersion = 1;
+// Version 1 lacks skipped steps and the loss scale, which count as none.
+inline constexpr int kCheckpointFormatVersion = 2;
+inline constexpr int kOldestCheckpointFormatVersion = 1;
 
 enum class StateKind : uint8_t { kWeight, kM, kV };  // Adam's first and second moment
 std::string_view ToString(StateKind kind);           // "weight", "m", "v"
@@ -43,8 +46,7 @@ struct Piece {
 };
 
 struct Manifest {
-  int64_t step = 0;              // optimizer steps done
-  int64_t consumed_samples = 0;  // position in the data
+  TrainProgress progress;
   uint64_t seed = 0;
   std::string training;  // what was trained with, for people
   std::vector<CheckpointFile> files;

@@ -43,6 +43,16 @@ class ObjectReader {
     return value.get<int64_t>();
   }
 
+  // What fp16 multiplies its loss with: none as 0.
+  double GetLossScale(const char* key) {
+    const Json& value = Get(key);
+    const bool is_scale = value.is_number() &&
+                          (value.get<double>() == 0 || value.get<double>() >= 1) &&
+                          value.get<double>() <= std::numeric_limits<float>::max();
+    if (!is_scale) Fail(key, PrintableName(value.dump()), "a number from 1, or 0");
+    return value.get<double>();
+  }
+
   uint64_t GetUnsigned(const char* key) {
     const Json& value = Get(key);
     if (!value.is_number_unsigned()) {
@@ -149,6 +159,20 @@ Piece ReadPiece(ObjectReader& object) {
   return piece;
 }
 
+TrainProgress ReadProgress(ObjectReader& object, int64_t format_version) {
+  TrainProgress progress = {.step = object.GetCount("step"),
+                            .consumed_samples = object.GetCount("consumed_samples")};
+  if (format_version == kOldestCheckpointFormatVersion) return progress;
+  progress.num_skipped_steps = object.GetCount("num_skipped_steps");
+  if (progress.num_skipped_steps > progress.step) {
+    object.Fail("num_skipped_steps", Concat(progress.num_skipped_steps),
+                Concat("at most the steps done, ", progress.step));
+  }
+  progress.loss_scale = {.value = object.GetLossScale("loss_scale"),
+                         .num_good_steps = object.GetCount("loss_scale_good_steps")};
+  return progress;
+}
+
 OrderedJson ToJson(const Piece& piece) {
   return {{"parameter", piece.parameter},
           {"kind", ToString(piece.kind)},
@@ -164,6 +188,7 @@ OrderedJson ToJson(const Piece& piece) {
 }  // namespace
 
 std::string WriteManifest(const Manifest& manifest) {
+  const TrainProgress& progress = manifest.progress;
   OrderedJson files = OrderedJson::array();
   for (const CheckpointFile& file : manifest.files) {
     files.push_back(OrderedJson{{"name", file.name},
@@ -176,12 +201,18 @@ std::string WriteManifest(const Manifest& manifest) {
   }
   OrderedJson pieces = OrderedJson::array();
   for (const Piece& piece : manifest.pieces) pieces.push_back(ToJson(piece));
-  const OrderedJson document = {
-      {"format", kFormatName},      {"format_version", kCheckpointFormatVersion},
-      {"step", manifest.step},      {"consumed_samples", manifest.consumed_samples},
-      {"seed", manifest.seed},      {"training", manifest.training},
-      {"files", std::move(files)},  {"parameters", std::move(parameters)},
-      {"pieces", std::move(pieces)}};
+  const OrderedJson document = {{"format", kFormatName},
+                                {"format_version", kCheckpointFormatVersion},
+                                {"step", progress.step},
+                                {"num_skipped_steps", progress.num_skipped_steps},
+                                {"consumed_samples", progress.consumed_samples},
+                                {"loss_scale", progress.loss_scale.value},
+                                {"loss_scale_good_steps", progress.loss_scale.num_good_steps},
+                                {"seed", manifest.seed},
+                                {"training", manifest.training},
+                                {"files", std::move(files)},
+                                {"parameters", std::move(parameters)},
+                                {"pieces", std::move(pieces)}};
   return document.dump(1) + "\n";
 }
 
@@ -192,12 +223,12 @@ Manifest ParseManifest(const std::string& text, const std::string& path) {
   if (object.GetString("format") != kFormatName) {
     object.Fail("format", PrintableName(object.GetString("format")), kFormatName);
   }
-  if (object.GetCount("format_version") != kCheckpointFormatVersion) {
-    object.Fail("format_version", Concat(object.GetCount("format_version")),
-                Concat(kCheckpointFormatVersion));
+  const int64_t version = object.GetCount("format_version");
+  if (version < kOldestCheckpointFormatVersion || version > kCheckpointFormatVersion) {
+    object.Fail("format_version", Concat(version),
+                Concat(kOldestCheckpointFormatVersion, " to ", kCheckpointFormatVersion));
   }
-  Manifest manifest = {.step = object.GetCount("step"),
-                       .consumed_samples = object.GetCount("consumed_samples"),
+  Manifest manifest = {.progress = ReadProgress(object, version),
                        .seed = object.GetUnsigned("seed"),
                        .training = object.GetString("training"),
                        .files = {},

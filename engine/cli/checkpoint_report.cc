@@ -36,8 +36,7 @@ CheckpointSummary SummarizeNative(const std::string& path) {
   const Manifest& manifest = reader.manifest();
   CheckpointSummary summary;
   summary.path = reader.folder();
-  summary.training = {.step = manifest.step,
-                      .consumed_samples = manifest.consumed_samples,
+  summary.training = {.progress = manifest.progress,
                       .seed = manifest.seed,
                       .text = manifest.training,
                       .has_optimizer_state = manifest.HasOptimizerState()};
@@ -82,8 +81,11 @@ std::string ModelText(const spec::ModelSpec& model) {
 Json ToJson(const CheckpointSummary& summary) {
   Json document = {{"path", summary.path}, {"form", summary.training ? "native" : "huggingface"}};
   if (summary.training) {
-    document["step"] = summary.training->step;
-    document["consumed_samples"] = summary.training->consumed_samples;
+    const TrainProgress& progress = summary.training->progress;
+    document["step"] = progress.step;
+    document["num_skipped_steps"] = progress.num_skipped_steps;
+    document["consumed_samples"] = progress.consumed_samples;
+    document["loss_scale"] = progress.loss_scale.value;
     document["seed"] = summary.training->seed;
     document["training"] = summary.training->text;
     document["has_optimizer_state"] = summary.training->has_optimizer_state;
@@ -135,8 +137,11 @@ void PrintSummary(const CheckpointSummary& summary, bool list_tensors, bool as_j
   PrintRow("path", summary.path);
   PrintRow("form", summary.training ? "native checkpoint" : "Hugging Face safetensors");
   if (summary.training) {
-    PrintRow("step", summary.training->step);
-    PrintRow("consumed samples", summary.training->consumed_samples);
+    const TrainProgress& progress = summary.training->progress;
+    PrintRow("step", progress.step);
+    if (progress.num_skipped_steps > 0) PrintRow("skipped steps", progress.num_skipped_steps);
+    PrintRow("consumed samples", progress.consumed_samples);
+    if (progress.loss_scale.value > 0) PrintRow("loss scale", progress.loss_scale.value);
     PrintRow("seed", summary.training->seed);
     if (!summary.training->text.empty()) PrintRow("training", summary.training->text);
     PrintRow("optimizer state", summary.training->has_optimizer_state ? "yes" : "no");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost_model/spec/model_spec.h"
+#include "engine/optimizer/train_state.h"
 
 namespace tessera::engine {
 
@@ -21,8 +22,7 @@ struct CheckpointSummary {
   std::string path;
   // Of a native checkpoint.
   struct Training {
-    int64_t step = 0;
-    int64_t consumed_samples = 0;
+    TrainProgress progress;
     uint64_t seed = 0;
     std::string text;
     bool has_optimizer_state = false;

@@ -19,6 +19,8 @@ namespace {
 constexpr char kExamples[] = R"(Examples:
   tessera train --plan plan.json --data corpus.bin --steps 200
   tessera train --plan plan.json --data corpus.bin --metrics run.jsonl --save ckpt --save-interval 100
+  tessera train --plan plan.json --data corpus.bin --save ckpt --save-interval 100 --async-save \
+                --keep-last 3 --on-save-error continue
   tessera train --plan other-layout.json --data corpus.bin --resume ckpt --steps 400
   tessera train --plan plan.json --data tokens.u16 --data-format raw-u16 --data-order sequential \
                 --init hf:gpt2/ --hyperparameters train.json --export-hf out/
@@ -43,6 +45,7 @@ struct Flags {
   bool quiet = false;
   std::string data_format = "auto";
   std::string data_order = "shuffled";
+  std::string on_save_error = "stop";
   TrainOptions options;
 };
 
@@ -60,13 +63,34 @@ void AddDataFlags(CLI::App& command, Flags& flags) {
       ->capture_default_str();
 }
 
+void AddCheckpointFlags(CLI::App& command, CLI::Option& save, Flags& flags) {
+  command
+      .add_flag("--async-save", flags.options.async_save,
+                "Write checkpoints while training goes on, from a copy in host memory: 12 bytes "
+                "for each parameter that a rank saves")
+      ->needs(&save);
+  command
+      .add_option("--keep-last", flags.options.keep_last,
+                  "Keep so many checkpoints; older ones go once a new one is on the disk (0: all)")
+      ->check(CLI::Range(int64_t{0}, kMaxSteps))
+      ->needs(&save);
+  command
+      .add_option("--on-save-error", flags.on_save_error,
+                  "When the disk fails a checkpoint on the way: stop, or continue with a warning; "
+                  "at the end of the run it always counts as a failure")
+      ->check(CLI::IsMember({"stop", "continue"}))
+      ->capture_default_str()
+      ->needs(&save);
+}
+
 void AddStateFlags(CLI::App& command, Flags& flags) {
   CLI::Option* const init =
       command.add_option("--init", flags.init, "random, hf:DIR or checkpoint:DIR (weights alone)")
           ->capture_default_str();
   command
       .add_option("--resume", flags.options.resume_dir,
-                  "Go on from this checkpoint, or the newest whole one in this folder")
+                  "Go on from this checkpoint, or the newest whole one in this folder: a torn or "
+                  "damaged one is passed over with a warning")
       ->excludes(init);
   CLI::Option* const save =
       command.add_option("--save", flags.options.save_dir, "Folder for checkpoints");
@@ -75,6 +99,7 @@ void AddStateFlags(CLI::App& command, Flags& flags) {
                   "Save every so many steps (0: at the end)")
       ->check(CLI::Range(int64_t{0}, kMaxSteps))
       ->needs(save);
+  AddCheckpointFlags(command, *save, flags);
   command.add_option("--export-hf", flags.options.export_hf_dir,
                      "Write the trained model in Hugging Face form here");
 }
@@ -166,6 +191,7 @@ void Run(Flags& flags) {
   flags.options.data_order = DataOrderFromString(flags.data_order);
   flags.options.device = DeviceKindFromString(flags.device);
   flags.options.comm = CommKindFromString(flags.comm);
+  flags.options.on_save_error = OnSaveErrorFromString(flags.on_save_error);
   LoadPlan(flags);
   std::unique_ptr<MetricsWriter> metrics;
   // Of several processes the first one tells.
@@ -175,15 +201,18 @@ void Run(Flags& flags) {
     metrics = std::make_unique<MetricsWriter>(flags.metrics, !flags.options.resume_dir.empty());
   }
   StepPrinter printer(flags.quiet);
-  const TrainCallbacks callbacks{.on_step =
-                                     [&](const StepRow& row) {
-                                       if (metrics) metrics->Write(row);
-                                       printer(row);
-                                     },
-                                 .on_message =
-                                     [&](const std::string& message) {
-                                       if (!flags.quiet) std::cerr << message << '\n';
-                                     }};
+  const TrainCallbacks callbacks{
+      .on_step =
+          [&](const StepRow& row) {
+            if (metrics) metrics->Write(row);
+            printer(row);
+          },
+      .on_message =
+          [&](const std::string& message) {
+            if (!flags.quiet) std::cerr << message << '\n';
+          },
+      .on_warning =
+          [](const std::string& message) { std::cerr << "tessera: warning: " << message << '\n'; }};
   const TrainReport report = RunTraining(flags.options, callbacks, CatchInterrupts());
   if (!is_first) return;
   if (flags.format == "json") {

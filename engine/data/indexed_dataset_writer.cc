@@ -54,7 +54,7 @@ void WriteNumber(OutputFile& file, T value) {
 }  // namespace
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type)
-    : type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {}
+    : type_(type), bin_(InExistingFolder(prefix + ".bin")), idx_(prefix + ".idx") {}
 
 void IndexedDatasetWriter::AddTokens(std::span<const int32_t> tokens) {
   const auto count = static_cast<int64_t>(tokens.size());

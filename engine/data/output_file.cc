@@ -22,10 +22,6 @@ std::string FolderOf(const std::string& path) {
 OutputFile::OutputFile(const std::string& path)
     // Two processes that write the same target must not share a temporary file.
     : path_(path), temporary_path_(base::Concat(path, ".tmp.", ::getpid())) {
-  if (!std::filesystem::is_directory(FolderOf(path))) {
-    throw base::ConfigError(path, "", base::Concat("no folder ", FolderOf(path)),
-                            "a file name in an existing folder");
-  }
   file_.reset(std::fopen(temporary_path_.c_str(), "wb"));
   if (!file_) Fail("fopen");
 }
@@ -57,6 +53,14 @@ void OutputFile::Publish() {
   TESSERA_CHECK(file_ == nullptr && !published_, path_, " is published before it is finished");
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) Fail("rename");
   published_ = true;
+}
+
+const std::string& InExistingFolder(const std::string& path) {
+  if (!std::filesystem::is_directory(FolderOf(path))) {
+    throw base::ConfigError(path, "", base::Concat("no folder ", FolderOf(path)),
+                            "a file name in an existing folder");
+  }
+  return path;
 }
 
 void SyncFolderOf(const std::string& path) {

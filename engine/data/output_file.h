@@ -16,7 +16,6 @@ namespace tessera::engine {
 // was. Every failed system call throws base::SystemError naming the call and the path.
 class OutputFile {
  public:
-  // Throws base::ConfigError where the folder doesn't exist.
   explicit OutputFile(const std::string& path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -49,6 +48,10 @@ class OutputFile {
   int64_t size_bytes_ = 0;
   bool published_ = false;
 };
+
+// The path of a file to be written, as a user gave it. Throws base::ConfigError where its folder
+// doesn't exist.
+const std::string& InExistingFolder(const std::string& path);
 
 // Makes new names in the folder of `path` durable.
 void SyncFolderOf(const std::string& path);

@@ -9,6 +9,13 @@
 
 namespace tessera::engine {
 
+// What a run that goes on must know of it.
+struct LossScale {
+  double value = 0;            // 0: nothing is scaled
+  int64_t num_good_steps = 0;  // since the value last changed
+  bool operator==(const LossScale&) const = default;
+};
+
 class LossScaler {
  public:
   // Scales fp16 alone; the range of bf16 is that of fp32.
@@ -17,6 +24,15 @@ class LossScaler {
 
   bool is_active() const { return is_active_; }
   double scale() const { return scale_; }
+  LossScale state() const {
+    return is_active_ ? LossScale{.value = scale_, .num_good_steps = num_good_steps_} : LossScale{};
+  }
+  // Goes on from a saved state; from the first scale where the saved run scaled nothing.
+  void Restore(const LossScale& saved) {
+    if (!is_active_ || saved.value == 0) return;
+    scale_ = saved.value;
+    num_good_steps_ = saved.num_good_steps;
+  }
   // Whether a step whose gradients are not finite can be skipped and tried with a smaller scale.
   bool can_back_off() const { return is_active_ && scale_ > kSmallestScale; }
 

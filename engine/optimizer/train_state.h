@@ -6,8 +6,18 @@
 #include <vector>
 
 #include "cost_model/spec/owned_ranges.h"
+#include "engine/optimizer/loss_scaler.h"
 
 namespace tessera::engine {
+
+// Where a run stands.
+struct TrainProgress {
+  int64_t step = 0;               // optimizer steps done
+  int64_t num_skipped_steps = 0;  // of these, that updated nothing
+  int64_t consumed_samples = 0;   // position in the data
+  LossScale loss_scale;           // of fp16
+  bool operator==(const TrainProgress&) const = default;
+};
 
 struct TrainState {
   std::vector<spec::ParameterSpec> parameters;  // of all chunks of this rank
@@ -20,8 +30,7 @@ struct TrainState {
   bool has_owned_weights_alone = false;  // where they lie as in m and v
   float* m = nullptr;  // [sum of owned], host memory; null when only weights matter
   float* v = nullptr;
-  int64_t step = 0;              // optimizer steps done
-  int64_t consumed_samples = 0;  // position in the data
+  TrainProgress progress;
 };
 
 // Elements of state.weights.

@@ -244,8 +244,10 @@ void RankTrainer::Update(const StepResult& result) {
 HostState RankTrainer::EmptyState(HostState::Parts parts) {
   gatherer_.WaitForAll();
   HostState host(context_, store_, optimizer_, parts);
-  host.state().step = step_;
-  host.state().consumed_samples = consumed_samples_;
+  host.state().progress = {.step = step_,
+                           .num_skipped_steps = num_skipped_,
+                           .consumed_samples = consumed_samples_,
+                           .loss_scale = scaler_.state()};
   return host;
 }
 
@@ -255,9 +257,11 @@ HostState RankTrainer::State() {
   return host;
 }
 
-void RankTrainer::SetProgress(int64_t step, int64_t consumed_samples) {
-  step_ = step;
-  consumed_samples_ = consumed_samples;
+void RankTrainer::SetProgress(const TrainProgress& progress) {
+  step_ = progress.step;
+  num_skipped_ = progress.num_skipped_steps;
+  consumed_samples_ = progress.consumed_samples;
+  scaler_.Restore(progress.loss_scale);
 }
 
 spec::StageMemory RankTrainer::MeasuredMemory() const {

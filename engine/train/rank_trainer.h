@@ -71,7 +71,7 @@ class RankTrainer {
   // The same not yet filled, for loading.
   HostState EmptyState(HostState::Parts parts);
   // Where a loaded state stands.
-  void SetProgress(int64_t step, int64_t consumed_samples);
+  void SetProgress(const TrainProgress& progress);
   int64_t step() const { return step_; }
 
   // Bytes measured so far; buffers are the peak of the workspace.
@@ -169,7 +169,7 @@ class RankTrainer {
   spec::RankTimeline timeline_;
   StepMarks marks_;  // of the running step
   int64_t step_ = 0;
-  int64_t num_skipped_ = 0;  // of these steps, since the trainer was made
+  int64_t num_skipped_ = 0;  // of these steps
   int64_t consumed_samples_ = 0;
   std::optional<StepGraph> step_graph_;  // goes before the communicators that it uses
 };

@@ -7,7 +7,7 @@
 
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/checkpoint_folder.h"
+#include "engine/checkpoint/checkpoint_choice.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/collective_work.h"
 #include "engine/checkpoint/file_io.h"
@@ -45,9 +45,9 @@ int64_t TotalSamples(const TrainOptions& options) {
   const spec::TrainingSpec& training = options.plan.training;
   if (options.resume_dir.empty()) return training.steps * training.global_batch_size;
   const CheckpointReader reader(options.resume_dir);
-  const Manifest& manifest = reader.manifest();
-  const int64_t steps_left = std::max<int64_t>(0, training.steps - manifest.step);
-  return manifest.consumed_samples + steps_left * training.global_batch_size;
+  const TrainProgress& progress = reader.manifest().progress;
+  const int64_t steps_left = std::max<int64_t>(0, training.steps - progress.step);
+  return progress.consumed_samples + steps_left * training.global_batch_size;
 }
 
 std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
@@ -79,27 +79,50 @@ void PrepareOutputs(const TrainOptions& options) {
   }
 }
 
-// Names the checkpoints that a save folder stands for, once for all ranks: another run may be
-// saving there.
-TrainOptions WithCheckpointsFound(TrainOptions options) {
-  for (std::string* const folder : {&options.resume_dir, &options.init_checkpoint_dir}) {
-    if (!folder->empty()) *folder = FindCheckpoint(*folder);
+// What a run starts from.
+struct RunStart {
+  TrainOptions options;  // naming checkpoints where a save folder was named
+  std::vector<PassedOver> passed_over;
+};
+
+// Collective. Every rank has the same answer, even where another run is saving.
+RunStart ChooseCheckpoints(const TrainOptions& wanted, Communicator& world) {
+  RunStart start = {.options = wanted, .passed_over = {}};
+  for (std::string* const folder :
+       {&start.options.resume_dir, &start.options.init_checkpoint_dir}) {
+    if (folder->empty()) continue;
+    CheckpointChoice choice = ChooseCheckpoint(*folder, world);
+    *folder = std::move(choice.folder);
+    for (PassedOver& each : choice.passed_over) start.passed_over.push_back(std::move(each));
   }
-  return options;
+  return start;
+}
+
+// The same where the ranks are threads that have not started yet.
+RunStart ChooseCheckpoints(const TrainOptions& wanted) {
+  RunStart start = {.options = wanted, .passed_over = {}};
+  if (wanted.resume_dir.empty() && wanted.init_checkpoint_dir.empty()) return start;
+  RunThreadRanks(wanted.plan.num_devices, {.timeout_s = wanted.timeout_s},
+                 [&](Communicator& world) {
+                   RunStart mine = ChooseCheckpoints(wanted, world);
+                   if (world.rank() == 0) start = std::move(mine);
+                 });
+  return start;
 }
 
 // One rank's run. Rank 0 tells the outside.
 class RankRun {
  public:
-  RankRun(const TrainOptions& options, const TrainCallbacks& callbacks,
-          const std::atomic<bool>& stop, const SampleSource& source, RankDevice& device,
-          Communicator& world)
-      : options_(options),
+  RankRun(const RunStart& start, const TrainCallbacks& callbacks, const std::atomic<bool>& stop,
+          const SampleSource& source, RankDevice& device, Communicator& world)
+      : options_(start.options),
+        passed_over_(start.passed_over),
         callbacks_(callbacks),
         stop_(stop),
         world_(world),
-        trainer_(options.plan, device, world, source) {
-    if (options.cuda_graph) trainer_.UseGraphs();
+        trainer_(options_.plan, device, world, source) {
+    if (options_.cuda_graph) trainer_.UseGraphs();
+    if (!options_.save_dir.empty()) MakeSaver();
   }
 
   void Run(TrainReport& report) {
@@ -108,13 +131,14 @@ class RankRun {
     RunRecorder recorder(options_.plan, first_step);
     bool interrupted = false;
     while (recorder.last_step() < options_.plan.training.steps && !interrupted) {
-      const StepResult result = trainer_.Step(stop_.load());
+      const StepResult result = Step();
       const StepRow row = recorder.Add(result);
       if (is_first() && callbacks_.on_step) callbacks_.on_step(row);
       interrupted = result.stop && result.step < options_.plan.training.steps;
       const bool at_interval =
           options_.save_interval > 0 && result.step % options_.save_interval == 0;
-      if (at_interval && !options_.save_dir.empty()) Save(trainer_.State().state());
+      if (saver_) saver_->Poll();
+      if (at_interval && saver_) saver_->Save(trainer_.State().state(), SaveInfo());
     }
     Finish();
     const TrainReport collected = recorder.Collect(trainer_, world_);
@@ -134,16 +158,49 @@ class RankRun {
     if (is_first() && callbacks_.on_message) callbacks_.on_message(message);
   }
 
+  void Warn(const std::string& message) const {
+    if (is_first() && callbacks_.on_warning) callbacks_.on_warning(message);
+  }
+
+  void MakeSaver() {
+    std::vector<std::string> damaged;
+    for (const PassedOver& each : passed_over_) damaged.push_back(each.folder);
+    const CheckpointSaver::Callbacks callbacks = {
+        .on_saved =
+            [this](const std::string& path) {
+              saved_ = path;
+              Tell("saved " + path);
+            },
+        .on_warning = [this](const std::string& message) { Warn(message); }};
+    saver_.emplace(SaveOptions{.folder = options_.save_dir,
+                               .is_asynchronous = options_.async_save,
+                               .keep_last = options_.keep_last,
+                               .on_error = options_.on_save_error},
+                   std::move(damaged), world_, callbacks);
+  }
+
+  StepResult Step() {
+    try {
+      return trainer_.Step(stop_.load());
+    } catch (const DivergedError&) {  // thrown on every rank
+      if (saver_) saver_->Wait();
+      throw;
+    }
+  }
+
   void LoadState() {
+    for (const PassedOver& each : passed_over_) {
+      Warn(base::Concat("passed over ", each.folder, ": ", each.problem));
+    }
     if (!options_.resume_dir.empty()) {
       HostState host = trainer_.EmptyState(HostState::Parts::kAll);
       const CheckpointInfo info =
           LoadCheckpoint(options_.resume_dir, options_.plan.model, host.state());
       host.Upload();
-      trainer_.SetProgress(info.step, info.consumed_samples);
+      trainer_.SetProgress(info.progress);
       world_.Barrier();  // told when every rank has loaded its part
-      Tell(base::Concat("resumed from ", options_.resume_dir, " at step ", info.step));
-      saved_step_ = info.step;
+      Tell(base::Concat("resumed from ", options_.resume_dir, " at step ", info.progress.step));
+      resumed_step_ = info.progress.step;
     } else if (!options_.init_checkpoint_dir.empty() || !options_.init_hf_dir.empty()) {
       HostState host = trainer_.EmptyState(HostState::Parts::kWeights);
       TrainState& state = host.state();
@@ -156,36 +213,38 @@ class RankRun {
     }
   }
 
-  void Save(const TrainState& state) {
+  CheckpointInfo SaveInfo() const {
     const spec::TrainingSpec& training = options_.plan.training;
-    const CheckpointInfo info{
-        .model = options_.plan.model,
-        .seed = training.seed,
-        .training = base::Concat("global batch ", training.global_batch_size, ", sequence ",
-                                 training.sequence_length, ", data ", options_.data_path)};
-    saved_ = SaveCheckpoint(state, info, world_, options_.save_dir);
-    saved_step_ = trainer_.step();
-    Tell("saved " + saved_);
+    return {.model = options_.plan.model,
+            .seed = training.seed,
+            .training = base::Concat("global batch ", training.global_batch_size, ", sequence ",
+                                     training.sequence_length, ", data ", options_.data_path),
+            .progress = {},
+            .has_optimizer_state = false};
   }
 
   void Finish() {
-    const bool saves = !options_.save_dir.empty() && trainer_.step() != saved_step_;
+    if (saver_) saver_->Wait();
+    const int64_t step = trainer_.step();
+    const bool saves = saver_ && step != resumed_step_ && step != saver_->last_saved_step();
     const bool exports = !options_.export_hf_dir.empty();
     if (!saves && !exports) return;
     const HostState host = trainer_.State();
-    if (saves) Save(host.state());
+    if (saves) saver_->SaveLast(host.state(), SaveInfo());
     if (!exports) return;
     ExportHuggingFaceModel(host.state(), options_.plan.model, world_, options_.export_hf_dir);
     Tell("exported " + options_.export_hf_dir);
   }
 
   const TrainOptions& options_;
+  const std::vector<PassedOver>& passed_over_;
   const TrainCallbacks& callbacks_;
   const std::atomic<bool>& stop_;
   Communicator& world_;
   RankTrainer trainer_;
-  int64_t saved_step_ = -1;
-  std::string saved_;
+  int64_t resumed_step_ = -1;
+  std::string saved_;  // rank 0's last checkpoint
+  std::optional<CheckpointSaver> saver_;
 };
 
 }  // namespace
@@ -200,19 +259,14 @@ TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& ca
         base::Concat(wanted.plan.num_devices, ", one for each of the plan's devices"));
   }
   const ProcessDevice joined = JoinProcesses(DeviceOptionsOf(wanted, 1), process, place);
-  TrainOptions options = wanted;
-  RunOnFirstRank(*joined.host_world, "looking for a checkpoint",
-                 [&] { options = WithCheckpointsFound(options); });
-  for (std::string* const folder : {&options.resume_dir, &options.init_checkpoint_dir}) {
-    *folder = BroadcastText(*joined.host_world, *folder, /*root=*/0);
-  }
+  const RunStart start = ChooseCheckpoints(wanted, *joined.host_world);
   std::unique_ptr<SampleSource> source;
   RunOnAllRanks(*joined.host_world, "opening data and outputs", [&] {
-    source = OpenData(options);
-    PrepareOutputs(options);
+    source = OpenData(start.options);
+    PrepareOutputs(start.options);
   });
   TrainReport report;
-  RankRun(options, callbacks, stop, *source, *joined.device, *joined.host_world).Run(report);
+  RankRun(start, callbacks, stop, *source, *joined.device, *joined.host_world).Run(report);
   return report;
 }
 
@@ -223,7 +277,8 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
     return RunTrainingRank(wanted, callbacks, stop, *process, FindMeetingPlace(ReadEnvironment));
   }
   CheckRunnable(wanted);
-  const TrainOptions options = WithCheckpointsFound(wanted);
+  const RunStart start = ChooseCheckpoints(wanted);
+  const TrainOptions& options = start.options;
   const std::unique_ptr<SampleSource> source = OpenData(options);
   PrepareOutputs(options);
   // Asked for here, where no thread is bound yet.
@@ -233,7 +288,7 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
                  [&](Communicator& world) {
                    BindToOwnCores(world.rank(), world.size(), num_threads);
                    const auto device = MakeRankDevice(DeviceOptionsOf(options, num_threads), world);
-                   RankRun(options, callbacks, stop, *source, *device, world).Run(report);
+                   RankRun(start, callbacks, stop, *source, *device, world).Run(report);
                  });
   return report;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cost_model/spec/plan.h"
+#include "engine/checkpoint/checkpoint_saver.h"
 #include "engine/data/sample_source.h"
 #include "engine/train/rank_trainer.h"
 
@@ -20,9 +21,12 @@ struct TrainOptions {
   DataOrder data_order = DataOrder::kShuffled;
   std::string init_hf_dir;          // weights in Hugging Face form; "" for random
   std::string init_checkpoint_dir;  // weights alone, found as resume_dir; step counted from 0
-  std::string resume_dir;           // a checkpoint, or a folder of them: the newest complete one
+  std::string resume_dir;           // a checkpoint, or a folder of them: the newest whole one
   std::string save_dir;
   int64_t save_interval = 0;  // 0: at the end only
+  bool async_save = false;    // written behind the training
+  int64_t keep_last = 0;      // checkpoints; 0: all
+  OnSaveError on_save_error = OnSaveError::kStop;
   std::string export_hf_dir;
   std::string trace_path;
   DeviceKind device = DeviceKind::kCpu;
@@ -66,14 +70,16 @@ struct TrainReport {
 struct TrainCallbacks {
   std::function<void(const StepRow&)> on_step;
   std::function<void(const std::string&)> on_message;
+  std::function<void(const std::string&)> on_warning;
 };
 
 // Runs until plan.training.steps, or until `stop` is set: the step is finished and saved first.
 // Throws InfeasibleError for a plan that cannot be executed, ConfigError for data or weights that
-// do not fit it, DivergedError when the loss is no number any more, SystemError for the disk. What
-// a callback throws ends the run and comes out here. Checkpoints saved until then stay.
-// A process that a launcher has started as one rank of several (see FindProcessRank) is that rank;
-// else all ranks are threads of this process. Rank 0 alone calls back and has a report.
+// do not fit it, DivergedError when the loss is no number any more, SystemError for the disk
+// (unless it is that of a checkpoint on the way and on_save_error says to go on). What a callback
+// throws ends the run and comes out here. Checkpoints saved until then stay. A process that a
+// launcher has started as one rank of several (see FindProcessRank) is that rank; else all ranks
+// are threads of this process. Rank 0 alone calls back and has a report.
 TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callbacks,
                         const std::atomic<bool>& stop);
 

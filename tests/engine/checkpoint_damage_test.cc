@@ -34,7 +34,7 @@ std::string Save(const spec::ParallelSpec& parallel, const std::string& folder, 
   testing::RunRanks(layout.world_size(), [&](Communicator& world) {
     RankState rank(TinyLlama(), parallel, layout.CoordOf(world.rank()));
     rank.FillWithReference();
-    rank.state().step = step;
+    rank.state().progress.step = step;
     SaveCheckpoint(rank.state(), {.model = TinyLlama()}, world, folder);
   });
   return folder + "/" + CheckpointFolderName(step);
@@ -128,22 +128,55 @@ TEST(CheckpointDamageTest, PiecesMustHoldEachElementOnce) {
   }
 }
 
+Manifest ManifestOfStep3() {
+  Manifest manifest;
+  manifest.progress = {.step = 3,
+                       .num_skipped_steps = 2,
+                       .consumed_samples = 24,
+                       .loss_scale = {.value = 512, .num_good_steps = 1}};
+  manifest.seed = 1;
+  manifest.training = "t";
+  return manifest;
+}
+
+// As version 1 wrote it.
+constexpr char kManifestOfVersion1[] = R"({"format": "tessera-checkpoint", "format_version": 1,
+  "step": 3, "consumed_samples": 24, "seed": 1, "training": "t", "files": [], "parameters": [],
+  "pieces": []})";
+
+TEST(CheckpointDamageTest, AManifestOfVersion1HasNoSkippedStepsAndNoLossScale) {
+  Manifest expected = ManifestOfStep3();
+  expected.progress.num_skipped_steps = 0;
+  expected.progress.loss_scale = {};
+  EXPECT_EQ(ParseManifest(kManifestOfVersion1, "m"), expected);
+  std::string with_later_key = kManifestOfVersion1;
+  with_later_key.insert(1, "\"loss_scale\": 2, ");
+  EXPECT_THAT(ConfigErrorOf([&] { ParseManifest(with_later_key, "m"); }),
+              AllOf(HasSubstr("/loss_scale"), HasSubstr("unknown key")));
+}
+
 TEST(CheckpointDamageTest, ManifestsOfOtherKindsAreRefusedByKey) {
   const TestFolder folder;
   const std::string path = folder.Path("manifest.json");
-  const std::string good = WriteManifest({.step = 3, .seed = 1, .training = "t"});
-  EXPECT_EQ(ParseManifest(good, path), (Manifest{.step = 3, .seed = 1, .training = "t"}));
+  const std::string good = WriteManifest(ManifestOfStep3());
+  EXPECT_EQ(ParseManifest(good, path), ManifestOfStep3());
   const auto error_with = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     text.replace(text.find(from), from.size(), to);
     return ConfigErrorOf([&] { ParseManifest(text, path); });
   };
-  EXPECT_THAT(error_with("\"format_version\": 1", "\"format_version\": 2"),
-              AllOf(HasSubstr(path), HasSubstr("/format_version"), HasSubstr("found 2")));
+  EXPECT_THAT(error_with("\"format_version\": 2", "\"format_version\": 3"),
+              AllOf(HasSubstr(path), HasSubstr("/format_version"), HasSubstr("found 3")));
   EXPECT_THAT(error_with("tessera-checkpoint", "other"), HasSubstr("/format"));
   EXPECT_THAT(error_with("\"step\": 3", "\"step\": -3"), HasSubstr("/step"));
   EXPECT_THAT(error_with("\"step\": 3", "\"step\": 3, \"stop\": 4"), HasSubstr("/stop"));
   EXPECT_THAT(error_with("\"seed\": 1,", ""), HasSubstr("/seed"));
+  EXPECT_THAT(error_with("\"num_skipped_steps\": 2", "\"num_skipped_steps\": 4"),
+              AllOf(HasSubstr("/num_skipped_steps"), HasSubstr("found 4")));
+  EXPECT_THAT(error_with("\"loss_scale\": 512.0", "\"loss_scale\": 0.5"), HasSubstr("/loss_scale"));
+  EXPECT_THAT(error_with("\"loss_scale\": 512.0,", ""), HasSubstr("/loss_scale"));
+  EXPECT_THAT(error_with("\"loss_scale_good_steps\": 1", "\"loss_scale_good_steps\": -1"),
+              HasSubstr("/loss_scale_good_steps"));
   EXPECT_THAT(error_with("\"files\": []", "\"files\": [7]"), HasSubstr("/files/0"));
   EXPECT_THAT(error_with("{", "["), HasSubstr("broken JSON"));
 }

@@ -120,7 +120,7 @@ TEST(MixedPrecisionTest, AStateTakenToTheHostAndBackGoesOnAlike) {
     const double expected = trainer.Step(false).loss;
     trainer.Step(false);
     kept.Upload();
-    trainer.SetProgress(1, plan.training.global_batch_size);
+    trainer.SetProgress(kept.state().progress);
     EXPECT_EQ(trainer.Step(false).loss, expected);
   });
 }
@@ -180,6 +180,27 @@ TEST(LossScalerTest, TheScaleHalvesAtAnOverflowAndDoublesAfterAThousandGoodSteps
   for (int i = 0; i < 20; ++i) scaler.OnSkippedStep();
   EXPECT_EQ(scaler.scale(), 1);
   EXPECT_FALSE(scaler.can_back_off());
+}
+
+TEST(LossScalerTest, ARestoredScalerGoesOnAsTheSavedOne) {
+  LossScaler saved(spec::Precision::kFp16);
+  saved.OnSkippedStep();
+  for (int i = 0; i < 400; ++i) saved.OnGoodStep();
+  LossScaler restored(spec::Precision::kFp16);
+  restored.Restore(saved.state());
+  for (int i = 0; i < 599; ++i) restored.OnGoodStep();
+  EXPECT_EQ(restored.scale(), 32768);
+  restored.OnGoodStep();
+  EXPECT_EQ(restored.scale(), 65536);
+}
+
+TEST(LossScalerTest, AStateOfAnotherPrecisionChangesNothing) {
+  LossScaler fp16(spec::Precision::kFp16);
+  fp16.Restore(LossScaler(spec::Precision::kBf16).state());
+  EXPECT_EQ(fp16.scale(), 65536);
+  LossScaler bf16(spec::Precision::kBf16);
+  bf16.Restore(fp16.state());
+  EXPECT_EQ(bf16.scale(), 1);
 }
 
 TEST(LossScalerTest, OnlyFp16IsScaled) {

@@ -120,6 +120,10 @@ void RunningCommand::Interrupt() const {
   if (pid_ != 0) kill(pid_, SIGINT);
 }
 
+void RunningCommand::Kill() const {
+  if (pid_ != 0) kill(pid_, SIGKILL);
+}
+
 bool RunningCommand::HasEnded() {
   if (pid_ != 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = 0;
   return pid_ == 0;

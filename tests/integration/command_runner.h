@@ -50,6 +50,8 @@ class RunningCommand {
 
   // As Ctrl-C does.
   void Interrupt() const;
+  // As a machine that goes down does: no chance to tidy up.
+  void Kill() const;
   bool HasEnded();
   CommandResult Wait();
 

@@ -22,6 +22,19 @@ std::string Train(const std::string& rest) {
   return "train --data corpus --hyperparameters train.json --quiet " + rest;
 }
 
+// Waits until the metrics file holds `num_rows` whole rows; false when the command ends before.
+bool WaitForRows(size_t num_rows, const std::string& name, const TemporaryFolder& folder,
+                 RunningCommand& command) {
+  while (!command.HasEnded()) {
+    if (std::filesystem::exists(folder.Path(name))) {
+      const std::string text = folder.Read(name);
+      if (static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) >= num_rows) return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
 class ResumeTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -101,15 +114,64 @@ TEST_F(ResumeTest, TheCheckpointTakenIsTold) {
   EXPECT_THAT(result.err, HasSubstr("resumed from whole/step_00000012 at step 12\n"));
 }
 
-TEST_F(ResumeTest, ACheckpointThatOneRankCannotReadIsNotToldAsTaken) {
-  std::filesystem::copy(folder_->Path("whole"), folder_->Path("cut"),
+// Copies the checkpoints of the whole run, the newest with a file cut short, whose name is
+// returned.
+std::string CopyWithCutFile(const std::string& name, const TemporaryFolder& folder) {
+  std::filesystem::copy(folder.Path("whole"), folder.Path(name),
                         std::filesystem::copy_options::recursive);
-  const std::string file = "cut/step_00000012/rank_00003.safetensors";
-  folder_->Write(file, folder_->Read(file).substr(0, 1000));
-  const CommandResult result =
-      RunCommand("train --data corpus --plan plan.json --steps 13 --resume cut", *folder_);
+  const std::string file = name + "/step_00000012/rank_00003.safetensors";
+  folder.Write(file, folder.Read(file).substr(0, 1000));
+  return file;
+}
+
+TEST_F(ResumeTest, ADamagedCheckpointThatIsNamedItselfIsRefused) {
+  const std::string file = CopyWithCutFile("cut", *folder_);
+  const CommandResult result = RunCommand(
+      "train --data corpus --plan plan.json --steps 13 --resume cut/step_00000012", *folder_);
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr(file), Not(HasSubstr("resumed"))));
+}
+
+TEST_F(ResumeTest, ADamagedNewestCheckpointIsPassedOverWithOneLine) {
+  const std::string file = CopyWithCutFile("torn", *folder_);
+  const CommandResult result =
+      RunCommand(Train("--plan plan.json --steps 12 --resume torn --save torn --keep-last 2 "
+                       "--metrics torn.jsonl"),
+                 *folder_);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("tessera: warning: passed over torn/step_00000012: "),
+                                HasSubstr(file)));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(ReadRows("torn.jsonl", *folder_).front()["step"], 9);
+  ExpectSameLosses(ReadRows("torn.jsonl", *folder_), ReadRows("whole.jsonl", *folder_), 0);
+  RunWell("checkpoint verify torn", *folder_);
+  EXPECT_FALSE(std::filesystem::exists(folder_->Path("torn/step_00000004")));
+  EXPECT_TRUE(std::filesystem::exists(folder_->Path("torn/step_00000008")));
+}
+
+TEST_F(ResumeTest, AVanishedFolderStopsTheRunOrLetsItGoOnAsAsked) {
+  const std::string flags =
+      "--plan plan.json --save gone --save-interval 1 --data-order sequential ";
+  for (const std::string choice : {"stop", "continue"}) {
+    const std::string metrics = choice + ".jsonl";
+    RunningCommand command(
+        Train(flags + "--steps 1000000 --on-save-error " + choice + " --metrics " + metrics),
+        *folder_);
+    ASSERT_TRUE(WaitForRows(3, metrics, *folder_, command)) << command.Wait().err;
+    std::filesystem::rename(folder_->Path("gone"), folder_->Path("gone-" + choice));
+    if (choice == "continue") {
+      const size_t num_rows = ReadRows(metrics, *folder_).size();
+      ASSERT_TRUE(WaitForRows(num_rows + 4, metrics, *folder_, command)) << command.Wait().err;
+      command.Interrupt();
+    }
+    const CommandResult result = command.Wait();
+    EXPECT_EQ(result.exit_code, 1) << result.err;  // the last save counts in any case
+    ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
+    EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("gone"), HasSubstr("No such file")));
+    const bool warns = result.err.find("tessera: warning: ") != std::string::npos;
+    EXPECT_EQ(warns, choice == "continue") << result.err;
+    RunWell("checkpoint verify gone-" + choice, *folder_);
+  }
 }
 
 TEST_F(ResumeTest, ARunThatDivergesStopsAndKeepsItsLastCheckpoint) {
@@ -152,19 +214,6 @@ TEST_F(ResumeTest, ACheckpointOfAnotherModelIsRefused) {
   EXPECT_EQ(result.exit_code, 2);
   ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
   EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("whole"), HasSubstr("ffn_hidden_size")));
-}
-
-// Waits until the metrics file holds `num_rows` whole rows; false when the command ends before.
-bool WaitForRows(size_t num_rows, const std::string& name, const TemporaryFolder& folder,
-                 RunningCommand& command) {
-  while (!command.HasEnded()) {
-    if (std::filesystem::exists(folder.Path(name))) {
-      const std::string text = folder.Read(name);
-      if (static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) >= num_rows) return true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
 }
 
 TEST_F(ResumeTest, AnInterruptFinishesTheStepAndSavesAndTheRunGoesOn) {
