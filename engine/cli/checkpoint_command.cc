@@ -3,15 +3,18 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/hugging_face.h"
+#include "engine/checkpoint/llmc_model.h"
 #include "engine/cli/checkpoint_report.h"
 
 namespace tessera::engine {
 namespace {
 
-constexpr const char* kHuggingFaceMark = "hf:";
+constexpr std::string_view kHuggingFaceMark = "hf:";
+constexpr std::string_view kLlmCMark = "llmc:";
 constexpr double kBytesPerGigabyte = 1e9;
 constexpr double kMinShardGigabytes = 0.001;
 constexpr double kMaxShardGigabytes = 1e6;
@@ -21,6 +24,7 @@ constexpr const char* kCheckpointExamples = R"(Examples:
   tessera checkpoint verify runs/gpt2/step_00000100
   tessera checkpoint convert --from runs/gpt2 --to hf:gpt2-export
   tessera checkpoint convert --from hf:llama --to runs/llama
+  tessera checkpoint convert --from llmc:gpt2_124M.bin --to runs/gpt2
 
 A checkpoint of one layout is read by any other (tessera train --resume, --init checkpoint:DIR):
 no conversion is needed to go on with other tensor, pipeline or data parallel sizes.)";
@@ -43,25 +47,34 @@ constexpr const char* kConvertExamples = R"(Examples:
   tessera checkpoint convert --from runs/gpt2 --to hf:gpt2-export
   tessera checkpoint convert --from runs/gpt2/step_00000100 --to hf:gpt2-export --max-shard-size 2
   tessera checkpoint convert --from hf:llama --to runs/llama
+  tessera checkpoint convert --from llmc:gpt2_124M.bin --to runs/gpt2
+  tessera checkpoint convert --from runs/gpt2 --to llmc:gpt2_bf16.bin --dtype bf16
 
 To hf:DIR goes the weights' fp32 values with a config.json; a tokenizer is not ours to write. From
-hf:DIR comes a checkpoint of step 0 without optimizer state.)";
+hf:DIR comes a checkpoint of step 0 without optimizer state, for --init checkpoint:DIR.
+llmc:FILE is a model file of llm.c, of a GPT-2: version 3 (fp32) or 5 (bf16). Between hf: and llmc:
+a native checkpoint lies.)";
 
 struct CheckpointFlags {
   std::string path;
   std::string from;
   std::string to;
+  std::string dtype = "fp32";
   double max_shard_gigabytes = static_cast<double>(kDefaultMaxShardBytes) / kBytesPerGigabyte;
   bool list_tensors = false;
   std::string format = "table";
   bool quiet = false;
 };
 
-bool HasMark(const std::string& path) { return path.starts_with(kHuggingFaceMark); }
-
-std::string WithoutMark(const std::string& path) {
-  return HasMark(path) ? path.substr(std::string_view(kHuggingFaceMark).size()) : path;
+// The mark of another program's form in front of a path; "" for none.
+std::string_view MarkOf(const std::string& path) {
+  for (const std::string_view mark : {kHuggingFaceMark, kLlmCMark}) {
+    if (path.starts_with(mark)) return mark;
+  }
+  return "";
 }
+
+std::string WithoutMark(const std::string& path) { return path.substr(MarkOf(path).size()); }
 
 void AddOutputOptions(CLI::App& command, CheckpointFlags& flags) {
   command.add_option("--format", flags.format, "How results are printed")
@@ -106,12 +119,17 @@ void AddVerifyCommand(CLI::App& checkpoint, int& exit_code) {
 std::string Convert(const CheckpointFlags& flags) {
   const std::string from = WithoutMark(flags.from);
   const std::string to = WithoutMark(flags.to);
-  if (HasMark(flags.from) == HasMark(flags.to)) {
+  if (MarkOf(flags.from).empty() == MarkOf(flags.to).empty()) {
     throw base::ConfigError("--from, --to", "", flags.from + " and " + flags.to,
-                            "one of the two as hf:DIR (a native checkpoint is read by any layout "
-                            "as it is)");
+                            "one of the two as hf:DIR or llmc:FILE (a native checkpoint is read by "
+                            "any layout as it is)");
   }
-  if (HasMark(flags.from)) return ConvertFromHuggingFace(from, to);
+  if (MarkOf(flags.from) == kHuggingFaceMark) return ConvertFromHuggingFace(from, to);
+  if (MarkOf(flags.from) == kLlmCMark) return ConvertFromLlmC(from, to);
+  if (MarkOf(flags.to) == kLlmCMark) {
+    ConvertToLlmC(from, to, flags.dtype == "bf16" ? LlmCType::kBf16 : LlmCType::kFp32);
+    return to;
+  }
   ConvertToHuggingFace(from, to,
                        static_cast<int64_t>(flags.max_shard_gigabytes * kBytesPerGigabyte));
   return to;
@@ -119,12 +137,16 @@ std::string Convert(const CheckpointFlags& flags) {
 
 void AddConvertCommand(CLI::App& checkpoint, int& exit_code) {
   CLI::App* const command = checkpoint.add_subcommand(
-      "convert", "Native checkpoint to Hugging Face's form, or the other way");
+      "convert", "Native checkpoint to Hugging Face's or llm.c's form, or the other way");
   command->footer(kConvertExamples);
   // Owned by the option parser's callback, which outlives this function.
   const auto flags = std::make_shared<CheckpointFlags>();
-  command->add_option("--from", flags->from, "A checkpoint, a save folder, or hf:DIR")->required();
-  command->add_option("--to", flags->to, "hf:DIR, or a save folder")->required();
+  command->add_option("--from", flags->from, "A checkpoint, a save folder, hf:DIR or llmc:FILE")
+      ->required();
+  command->add_option("--to", flags->to, "hf:DIR, llmc:FILE, or a save folder")->required();
+  command->add_option("--dtype", flags->dtype, "Of the weights in an llmc:FILE: fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   command
       ->add_option("--max-shard-size", flags->max_shard_gigabytes,
                    "Largest safetensors file in GB (10^9 bytes)")
@@ -142,8 +164,11 @@ void AddConvertCommand(CLI::App& checkpoint, int& exit_code) {
 }  // namespace
 
 void AddCheckpointCommand(CLI::App& app, int& exit_code) {
-  CLI::App* const checkpoint = app.add_subcommand(
-      "checkpoint", "Inspect, verify and convert checkpoints; Hugging Face safetensors in and out");
+  CLI::App* const checkpoint =
+      app.add_subcommand("checkpoint",
+                         "Inspect, verify and convert checkpoints; Hugging Face safetensors and "
+                         "llm.c's model files in "
+                         "and out");
   checkpoint->footer(kCheckpointExamples);
   checkpoint->require_subcommand(1);
   AddInspectCommand(*checkpoint, exit_code);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -112,12 +113,33 @@ TEST_F(HuggingFaceTest, VerifyFindsBothFormsGood) {
   EXPECT_THAT(RunWell("checkpoint verify hf:exported", *folder_), StartsWith("exported: good"));
 }
 
-TEST_F(HuggingFaceTest, ConvertNeedsExactlyOneHuggingFaceSide) {
-  const CommandResult result =
-      RunCommand("checkpoint convert --from checkpoint --to other", *folder_);
-  EXPECT_EQ(result.exit_code, 2);
-  ASSERT_EQ(result.ErrorLines().size(), 1U);
-  EXPECT_THAT(result.ErrorLines()[0], HasSubstr("hf:DIR"));
+TEST_F(HuggingFaceTest, ConvertNeedsExactlyOneNativeSide) {
+  for (const std::string sides : {"--from checkpoint --to other", "--from hf:x --to llmc:y.bin"}) {
+    const CommandResult result = RunCommand("checkpoint convert " + sides, *folder_);
+    EXPECT_EQ(result.exit_code, 2);
+    ASSERT_EQ(result.ErrorLines().size(), 1U);
+    EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("hf:DIR"), HasSubstr("llmc:FILE")));
+  }
+}
+
+TEST_F(HuggingFaceTest, AModelGoesThroughLlmCsFormAndBackUnchanged) {
+  // 96 tokens, in 128 rows there.
+  const std::string golden = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/gpt2-tiny";
+  const auto convert = [&](const std::string& rest) {
+    RunWell("checkpoint convert --quiet " + rest, *folder_);
+  };
+  convert("--from hf:" + golden + " --to llmc-start");
+  convert("--from llmc-start --to llmc:model.bin");
+  convert("--from llmc:model.bin --to llmc-back");
+  convert("--from llmc-start --to hf:llmc-start-hf");
+  convert("--from llmc-back --to hf:llmc-back-hf");
+  EXPECT_TRUE(folder_->Read("llmc-start-hf/model.safetensors") ==
+              folder_->Read("llmc-back-hf/model.safetensors"));
+  convert("--from llmc-start --to llmc:half.bin --dtype bf16");
+  const auto size_bytes = [&](const char* name) {
+    return std::filesystem::file_size(folder_->Path(name));
+  };
+  EXPECT_EQ(size_bytes("model.bin") - 1024, 2 * (size_bytes("half.bin") - 1024));
 }
 
 TEST_F(HuggingFaceTest, AModelFromElsewhereTrainsAsItsReferenceProgram) {
