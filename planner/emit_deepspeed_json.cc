@@ -46,6 +46,13 @@ constexpr const char* kSameArguments[] = {"num_layers",
                                           "lr_warmup_iters",
                                           "lr_decay_iters",
                                           "lr_decay_style",
+                                          "rampup_batch_size",
+                                          "train_samples",
+                                          "lr_warmup_samples",
+                                          "lr_decay_samples",
+                                          "start_weight_decay",
+                                          "end_weight_decay",
+                                          "weight_decay_incr_style",
                                           "adam_beta1",
                                           "adam_beta2",
                                           "adam_eps",
@@ -71,6 +78,7 @@ class Writer {
 
   Emission Write() && {
     CheckModel();
+    CheckOptimizer();
     CheckLayout();
     emission_.text = Config().dump(2) + "\n";
     emission_.second_suffix = ".args.txt";
@@ -108,6 +116,16 @@ class Writer {
     refuse_if(plan_.training.precision == spec::Precision::kFp4, "fp4");
     if (model.rope_scaling) {
       Warn("Megatron-DeepSpeed does not stretch rotary frequencies as the model does.");
+    }
+  }
+
+  void CheckOptimizer() {
+    const spec::OptimizerSpec& optimizer = plan_.training.optimizer;
+    if (optimizer.lr_decay_style == spec::LrDecayStyle::kWsd) {
+      Refuse("learning rate", "Megatron-DeepSpeed has no learning rate of style wsd");
+    }
+    if (optimizer.lr_warmup_init > 0) {
+      Warn("Megatron-DeepSpeed warms up from a learning rate of 0; the plan begins higher.");
     }
   }
 

@@ -90,6 +90,7 @@ constexpr Rule kRules[] = {
     {"micro_batch_size", "train", "micro_batch_size", nullptr},
     {"global_batch_size", "train", "global_batch_size", nullptr},
     {"train_iters", "train", "train_iters", nullptr},
+    {"train_samples", "train", "train_samples", nullptr},
     {"optimizer", "optimizer", "optimizer", nullptr},
     {"lr", "optimizer", "lr", nullptr},
     {"min_lr", "optimizer", "min_lr", nullptr},
@@ -99,6 +100,10 @@ constexpr Rule kRules[] = {
     {"weight_decay", "optimizer", "weight_decay", nullptr},
     {"weight_decay", "scheduler", "start_weight_decay", nullptr},
     {"weight_decay", "scheduler", "end_weight_decay", nullptr},
+    {"start_weight_decay", "optimizer", "weight_decay", nullptr},
+    {"start_weight_decay", "scheduler", "start_weight_decay", nullptr},
+    {"end_weight_decay", "scheduler", "end_weight_decay", nullptr},
+    {"weight_decay_incr_style", "scheduler", "weight_decay_incr_style", nullptr},
     {"clip_grad", "optimizer", "clip_grad", nullptr},
     {"use_distributed_optimizer", "optimizer", "use_distributed_optimizer", "true"},
     {"optimizer_cpu_offload", "optimizer", "optimizer_cpu_offload", "true"},
@@ -107,6 +112,12 @@ constexpr Rule kRules[] = {
     {"lr_warmup_iters", "scheduler", "lr_warmup_iters", nullptr},
     {"lr_decay_iters", "scheduler", "lr_decay_iters", nullptr},
     {"lr_decay_style", "scheduler", "lr_decay_style", nullptr},
+    {"lr_warmup_init", "scheduler", "lr_warmup_init", nullptr},
+    {"lr_warmup_samples", "scheduler", "lr_warmup_samples", nullptr},
+    {"lr_decay_samples", "scheduler", "lr_decay_samples", nullptr},
+    {"lr_wsd_decay_iters", "scheduler", "lr_wsd_decay_iters", nullptr},
+    {"lr_wsd_decay_samples", "scheduler", "lr_wsd_decay_samples", nullptr},
+    {"lr_wsd_decay_style", "scheduler", "lr_wsd_decay_style", nullptr},
     {"use_distributed_optimizer", "ddp", "use_distributed_optimizer", "true"},
     {"overlap_grad_reduce", "ddp", "overlap_grad_reduce", "true"},
     {"overlap_param_gather", "ddp", "overlap_param_gather", "true"},
@@ -138,6 +149,7 @@ constexpr Rule kRules[] = {
     {"num_layers_per_virtual_pipeline_stage", nullptr, nullptr, nullptr},
     {"window_size", nullptr, nullptr, nullptr},
     {"moe_layer_freq", nullptr, nullptr, nullptr},
+    {"rampup_batch_size", nullptr, nullptr, nullptr},
     {"attention_backend", nullptr, nullptr, nullptr},
 };
 
@@ -238,6 +250,11 @@ void AddFields(const spec::Plan& plan, Sections& sections) {
       layers += layer < plan.model.moe->num_leading_dense_layers ? "0" : "1";
     }
     sections.Set("model", "moe_layer_freq", "[" + layers + "]");
+  }
+  if (const auto& ramp = plan.training.batch_ramp) {
+    sections.Set(
+        "train", "rampup_batch_size",
+        Concat("[", ramp->start_batch_size, ", ", ramp->increment, ", ", ramp->samples, "]"));
   }
   using spec::Precision;
   const Precision precision = plan.training.precision;

@@ -122,13 +122,43 @@ class Writer {
     Set("beta2", NumberText(optimizer.adam_beta2));
     Set("eps", NumberText(optimizer.adam_eps));
     Set("weight_decay", NumberText(optimizer.weight_decay));
+    if (optimizer.weight_decay_style != spec::WeightDecayStyle::kConstant) {
+      Warn("torchtitan's weight decay is constant; the plan's changes.");
+    }
+    WriteLearningRate();
+  }
+
+  // torchtitan keeps the learning rate until its decay begins.
+  void WriteLearningRate() {
+    const spec::OptimizerSpec& optimizer = plan_.training.optimizer;
+    using spec::LrDecayStyle;
+    using spec::WsdDecayStyle;
     Section("lr_scheduler");
     Set("warmup_steps", optimizer.lr_warmup_steps);
-    if (optimizer.lr_decay_style == spec::LrDecayStyle::kConstant) {
+    if (optimizer.lr_warmup_init > 0) {
+      Warn("torchtitan warms up from a learning rate of 0; the plan begins higher.");
+    }
+    if (optimizer.lr_decay_style == LrDecayStyle::kConstant) {
       Set("decay_ratio", "0.0");
       return;
     }
-    SetText("decay_type", std::string(spec::ToString(optimizer.lr_decay_style)));
+    if (optimizer.lr_decay_style == LrDecayStyle::kInverseSquareRoot) {
+      Refuse("learning rate", "torchtitan has no learning rate of style inverse-square-root");
+      return;
+    }
+    std::string type(spec::ToString(optimizer.lr_decay_style));
+    if (optimizer.lr_decay_style == LrDecayStyle::kWsd) {
+      if (optimizer.lr_wsd_decay_style == WsdDecayStyle::kExponential) {
+        Refuse("learning rate", "torchtitan has no exponential decay of the learning rate");
+        return;
+      }
+      Set("decay_ratio", NumberText(static_cast<double>(optimizer.lr_wsd_decay_steps) /
+                                    static_cast<double>(plan_.training.steps)));
+      type = optimizer.lr_wsd_decay_style == WsdDecayStyle::kMinusSqrt
+                 ? "sqrt"
+                 : std::string(spec::ToString(optimizer.lr_wsd_decay_style));
+    }
+    SetText("decay_type", type);
     Set("min_lr_factor", NumberText(optimizer.lr > 0 ? optimizer.min_lr / optimizer.lr : 0));
     if (optimizer.lr_decay_steps > 0 && optimizer.lr_decay_steps != plan_.training.steps) {
       Warn("torchtitan's learning rate decays until the last step; the plan says another one.");
@@ -139,6 +169,9 @@ class Writer {
     const spec::TrainingSpec& training = plan_.training;
     const bool is_pipelined = parallel_.pipeline_parallel_size > 1;
     Section("training");
+    if (training.batch_ramp) {
+      Warn("torchtitan's batch does not grow; the plan's does, up to the one given here.");
+    }
     // A pipeline takes its share of the batch at once and cuts it into micro-batches itself;
     // without one, torchtitan accumulates passes of the local batch.
     Set("local_batch_size", is_pipelined ? training.global_batch_size / parallel_.data_parallel_size

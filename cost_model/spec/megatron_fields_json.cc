@@ -58,7 +58,9 @@ std::string MegatronLine(const MegatronArgument& argument) {
   std::string name = argument.name;
   std::replace(name.begin(), name.end(), '_', '-');
   if (argument.value.empty()) return "--" + name;
-  const bool is_plain = argument.value.find_first_of("*|()[]$ ") == std::string::npos;
+  // Several numbers are several words.
+  const bool is_list = argument.name == "rampup_batch_size";
+  const bool is_plain = is_list || argument.value.find_first_of("*|()[]$ ") == std::string::npos;
   return base::Concat("--", name, " ", is_plain ? "" : "\"", argument.value, is_plain ? "" : "\"");
 }
 

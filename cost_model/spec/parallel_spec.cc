@@ -78,6 +78,10 @@ int MicrobatchGroupSize(const ParallelSpec& parallel) {
                                             : parallel.pipeline_parallel_size;
 }
 
+int64_t SamplesPerRound(const ParallelSpec& parallel) {
+  return parallel.micro_batch_size * parallel.data_parallel_size;
+}
+
 int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel) {
   return training.global_batch_size / (parallel.micro_batch_size * parallel.data_parallel_size);
 }

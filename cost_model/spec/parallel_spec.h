@@ -89,6 +89,8 @@ int ShardGroupSize(const ParallelSpec& parallel);
 int ExpertShardGroupSize(const ParallelSpec& parallel);
 // Micro-batches that go through a chunk of an interleaved schedule in turn: as said, or the stages.
 int MicrobatchGroupSize(const ParallelSpec& parallel);
+// Samples of one micro-batch of every data rank.
+int64_t SamplesPerRound(const ParallelSpec& parallel);
 // Micro-batches of one step on one pipeline. REQUIRES: FindViolations is empty.
 int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel);
 

@@ -251,6 +251,10 @@ int64_t PaddedVocabSize(const ModelSpec& model, const ParallelSpec& parallel) {
                        parallel.vocab_size_multiple * parallel.tensor_parallel_size);
 }
 
+bool IsEmbedding(const ParameterSpec& parameter) {
+  return parameter.name.rfind("embedding.", 0) == 0;
+}
+
 std::vector<ParameterSpec> StageParameters(const ModelSpec& model, const ParallelSpec& parallel,
                                            const VirtualStage& stage, int expert_rank,
                                            int max_experts) {

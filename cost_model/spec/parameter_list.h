@@ -53,6 +53,9 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
+// Of words or of positions, whichever part reads it.
+bool IsEmbedding(const ParameterSpec& parameter);
+
 // Parameters of one virtual stage in the order in which the forward pass uses them, of the experts
 // those that rank `expert_rank` of the expert-parallel group holds, at most `max_experts` of each
 // layer (experts are alike). Multi-token layers, numbered on

@@ -57,6 +57,7 @@ struct PipelineSchedule {
   // exchange that receives its input; an exchange that sends is waited for, at the latest, before
   // the second one after it is posted.
   bool overlaps_transfers = false;
+  bool is_forward_only = false;                       // nothing goes backward
   std::vector<std::vector<Action>> actions_by_stage;  // [num_stages]
   bool operator==(const PipelineSchedule&) const = default;
 };
@@ -90,6 +91,10 @@ bool FormGroups(int64_t num_microbatches, int64_t group_size, int64_t num_stages
 // passes in two parts; stage s puts its weight passes off by s micro-batches, so that it holds the
 // num_stages micro-batches that the first stage of 1F1B holds.
 PipelineSchedule MakeZeroBubbleH1(int num_stages, int num_microbatches);
+// Forward passes alone, for a loss without gradients: micro-batches follow each other through the
+// stages; of several chunks each takes as many as there are stages before the next one does. Any
+// number of micro-batches will do.
+PipelineSchedule MakeForwardOnly(const ParallelSpec& parallel, int num_microbatches);
 // The schedule of a layout. Throws base::ConfigError also for virtual stages without interleaving.
 PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches);
 
@@ -97,10 +102,10 @@ PipelineSchedule MakeSchedule(const ParallelSpec& parallel, int num_microbatches
 // by chunk.
 std::vector<int> MaxInFlight(const PipelineSchedule& schedule, int stage);
 
-// Everything wrong with a schedule, empty when valid: each forward and backward (or both its parts)
-// once and on its stage, forward before backward, inputs before weights, each send matched by a
-// receive in the same order per pair of stages, no deadlock when a send blocks until its receive is
-// posted.
+// Everything wrong with a schedule, empty when valid: each forward and backward (or both its parts;
+// none where it is forward only) once and on its stage, forward before backward, inputs before
+// weights, each send matched by a receive in the same order per pair of stages, no deadlock when a
+// send blocks until its receive is posted.
 std::vector<std::string> ValidateSchedule(const PipelineSchedule& schedule);
 
 // One stage as text: "0F0 [0SF0 0RB0] 0B0". Virtual stage, action, micro-batch; an exchange of

@@ -20,12 +20,14 @@ struct ActionIndex {
   int num_virtual_stages;
   int num_microbatches;
   bool splits_backward;
+  bool is_forward_only;
 
   explicit ActionIndex(const PipelineSchedule& schedule)
       : num_stages(schedule.num_stages),
         num_virtual_stages(schedule.num_stages * schedule.num_chunks),
         num_microbatches(schedule.num_microbatches),
-        splits_backward(schedule.kind == ScheduleKind::kZeroBubbleH1) {}
+        splits_backward(schedule.kind == ScheduleKind::kZeroBubbleH1),
+        is_forward_only(schedule.is_forward_only) {}
 
   size_t size() const { return kAllKinds.size() * num_virtual_stages * num_microbatches; }
   size_t Of(const Action& action) const {
@@ -41,6 +43,9 @@ struct ActionIndex {
   // Whether a schedule of this shape holds the action at all.
   bool IsNeeded(const Action& action) const {
     if (action.kind == ActionKind::kForward) return true;
+    const bool goes_forward =
+        action.kind == ActionKind::kSendForward || action.kind == ActionKind::kRecvForward;
+    if (is_forward_only && !goes_forward) return false;
     if (!IsTransfer(action.kind)) return (action.kind != ActionKind::kBackward) == splits_backward;
     const int peer = CounterpartOf(action).virtual_stage;
     return num_stages > 1 && peer >= 0 && peer < num_virtual_stages;

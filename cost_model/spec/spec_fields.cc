@@ -146,14 +146,33 @@ void VisitOptimizer(FieldVisitor& fields, OptimizerSpec& optimizer, Presence pre
   const NumberRange beta = {.minimum = 0, .maximum = 1};
   fields.Number("lr", optimizer.lr, kNotNegative, presence);
   fields.Number("min_lr", optimizer.min_lr, kNotNegative, presence);
+  fields.Number("lr_warmup_init", optimizer.lr_warmup_init, kNotNegative, kOptional);
   fields.Integer("lr_warmup_steps", optimizer.lr_warmup_steps, kCountRange, presence);
   fields.Integer("lr_decay_steps", optimizer.lr_decay_steps, kCountRange, presence);
   fields.Mode("lr_decay_style", optimizer.lr_decay_style, presence);
+  fields.Integer("lr_wsd_decay_steps", optimizer.lr_wsd_decay_steps, kCountRange, kOptional);
+  fields.Mode("lr_wsd_decay_style", optimizer.lr_wsd_decay_style, kOptional);
   fields.Number("adam_beta1", optimizer.adam_beta1, beta, presence);
   fields.Number("adam_beta2", optimizer.adam_beta2, beta, presence);
   fields.Number("adam_eps", optimizer.adam_eps, kNotNegative, presence);
   fields.Number("weight_decay", optimizer.weight_decay, kNotNegative, presence);
+  fields.Number("end_weight_decay", optimizer.end_weight_decay, kNotNegative, kOptional);
+  fields.Mode("weight_decay_style", optimizer.weight_decay_style, kOptional);
+  fields.Flag("decay_embeddings", optimizer.decay_embeddings, kOptional);
   fields.Number("clip_grad", optimizer.clip_grad, kNotNegative, presence);
+}
+
+void VisitBatchRamp(FieldVisitor& fields, BatchRamp& ramp) {
+  fields.Integer("start_batch_size", ramp.start_batch_size, kSizeRange);
+  fields.Integer("increment", ramp.increment, kSizeRange);
+  fields.Integer("samples", ramp.samples, {.minimum = 1});
+}
+
+void VisitDocumentEnds(FieldVisitor& fields, TrainingSpec& training) {
+  if (fields.Present("eod_token", training.eod_token >= 0)) {
+    fields.Integer("eod_token", training.eod_token, kCountRange);
+  }
+  fields.Flag("eod_mask_loss", training.eod_mask_loss, kOptional);
 }
 
 void VisitTime(FieldVisitor& fields, TimeBreakdown& time) {
@@ -255,8 +274,10 @@ void VisitTraining(FieldVisitor& fields, TrainingSpec& training) {
   fields.Integer("global_batch_size", training.global_batch_size, kSizeRange);
   fields.Integer("sequence_length", training.sequence_length, kSizeRange);
   fields.Integer("steps", training.steps, kCountRange);
+  VisitOptional(fields, "batch_ramp", training.batch_ramp, VisitBatchRamp);
   fields.Mode("precision", training.precision);
   fields.Unsigned("seed", training.seed, Presence::kRequired);
+  VisitDocumentEnds(fields, training);
   fields.Object("optimizer", [&](FieldVisitor& section) {
     VisitOptimizer(section, training.optimizer, Presence::kRequired);
   });
@@ -266,9 +287,11 @@ void VisitHyperparameters(FieldVisitor& fields, TrainingSpec& training) {
   fields.Remark("source");
   fields.Integer("steps", training.steps, kCountRange, kOptional);
   fields.Integer("global_batch_size", training.global_batch_size, kSizeRange, kOptional);
+  VisitOptional(fields, "batch_ramp", training.batch_ramp, VisitBatchRamp);
   fields.Integer("seq_length", training.sequence_length, kSizeRange, kOptional);
   VisitOptimizer(fields, training.optimizer, kOptional);
   fields.Unsigned("seed", training.seed, kOptional);
+  VisitDocumentEnds(fields, training);
 }
 
 void VisitParallel(FieldVisitor& fields, ParallelSpec& parallel) {

@@ -25,9 +25,9 @@ ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nu
 // A preset's name or a file.
 ClusterSpec LoadCluster(const std::string& name_or_path);
 RuntimeSpec LoadRuntime(const std::string& name_or_path);
-// Hyper-parameter file: keys steps, global_batch_size, seq_length, lr, min_lr, lr_warmup_steps,
-// lr_decay_steps, lr_decay_style, adam_beta1, adam_beta2, adam_eps, weight_decay, clip_grad, seed;
-// all optional; those absent keep their value in `training`.
+// Hyper-parameter file: keys steps, global_batch_size, batch_ramp {start_batch_size, increment,
+// samples}, seq_length, seed, eod_token, eod_mask_loss and those of OptimizerSpec; all optional;
+// those absent keep their value in `training`.
 void LoadHyperparameters(const std::string& path, TrainingSpec& training);
 
 std::string WriteModel(const ModelSpec& model);

@@ -10,10 +10,16 @@
 namespace tessera::spec {
 
 enum class Precision : uint8_t { kFp32, kBf16, kFp16, kFp8, kFp4 };
-enum class LrDecayStyle : uint8_t { kConstant, kLinear, kCosine };
+// kWsd: warm-up, stable, decay (Hu et al. 2024, arXiv:2404.06395).
+enum class LrDecayStyle : uint8_t { kConstant, kLinear, kCosine, kInverseSquareRoot, kWsd };
+enum class WsdDecayStyle : uint8_t { kLinear, kCosine, kExponential, kMinusSqrt };
+enum class WeightDecayStyle : uint8_t { kConstant, kLinear, kCosine };
 
 std::string_view ToString(Precision precision);  // "fp32", "bf16", "fp16", "fp8", "fp4"
-std::string_view ToString(LrDecayStyle style);   // "constant", "linear", "cosine"
+// "constant", "linear", "cosine", "inverse-square-root", "wsd"
+std::string_view ToString(LrDecayStyle style);
+std::string_view ToString(WsdDecayStyle style);  // "linear", "cosine", "exponential", "minus-sqrt"
+std::string_view ToString(WeightDecayStyle style);  // "constant", "linear", "cosine"
 std::optional<Precision> PrecisionFromString(std::string_view text);
 
 // Storage of the training state. Mixed precision keeps fp32 gradients and fp32 master weights.
@@ -51,30 +57,46 @@ constexpr PrecisionTypes TypesOf(Precision precision) {
   return types;
 }
 
+// Schedules of learning rate and weight decay: see training_schedule.h.
 struct OptimizerSpec {
   double lr = 3e-4;
   double min_lr = 0;
+  double lr_warmup_init = 0;  // where the warm-up begins
   int64_t lr_warmup_steps = 0;
   int64_t lr_decay_steps = 0;  // 0: the number of training steps
   LrDecayStyle lr_decay_style = LrDecayStyle::kCosine;
+  // Of kWsd: the last of the lr_decay_steps, in which it decays.
+  int64_t lr_wsd_decay_steps = 0;
+  WsdDecayStyle lr_wsd_decay_style = WsdDecayStyle::kExponential;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.95;
   double adam_eps = 1e-8;
-  double weight_decay = 0.1;
-  double clip_grad = 1.0;  // 0: no clipping
+  double weight_decay = 0.1;      // of matrices; biases and norms have none
+  double end_weight_decay = 0.1;  // where it goes to, unless the style is constant
+  WeightDecayStyle weight_decay_style = WeightDecayStyle::kConstant;
+  bool decay_embeddings = true;  // as other matrices
+  double clip_grad = 1.0;        // 0: no clipping
   bool operator==(const OptimizerSpec&) const = default;
 };
 
-// Learning rate of step `step` (from 1) of `num_steps`: linear warm-up lr * step / warmup, then
-// constant, linear or cosine from lr at `warmup` to min_lr at lr_decay_steps, min_lr after.
-double LearningRate(const OptimizerSpec& optimizer, int64_t step, int64_t num_steps);
+// A global batch that grows from a smaller one, as Megatron-LM's --rampup-batch-size says it: by
+// equal increments, after equal numbers of samples.
+struct BatchRamp {
+  int64_t start_batch_size = 1;
+  int64_t increment = 1;
+  int64_t samples = 1;  // after which the batch is whole
+  bool operator==(const BatchRamp&) const = default;
+};
 
 struct TrainingSpec {
   int64_t global_batch_size = 1;  // samples of one optimizer step
   int64_t sequence_length = 0;    // tokens of one sample
   int64_t steps = 100;
+  std::optional<BatchRamp> batch_ramp;  // up to global_batch_size
   Precision precision = Precision::kBf16;
   uint64_t seed = 1234;
+  int64_t eod_token = -1;      // that ends a document; -1: not known
+  bool eod_mask_loss = false;  // what follows an eod_token is not learned: the next document
   OptimizerSpec optimizer;
   bool operator==(const TrainingSpec&) const = default;
 };

@@ -9,6 +9,7 @@
 #include "cost_model/base/check.h"
 #include "cost_model/spec/parallel_spec.h"
 #include "cost_model/spec/pipeline_violations.h"
+#include "cost_model/spec/training_violations.h"
 
 namespace tessera::spec {
 namespace {
@@ -31,6 +32,7 @@ class Rules {
     CheckSequence();
     CheckBatch();
     AddPipelineViolations(model_, training_, parallel_, violations_);
+    AddTrainingViolations(model_, training_, parallel_, violations_);
     CheckExperts();
     CheckSharding();
     return std::move(violations_);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cost_model/base/check.h"
+#include "cost_model/spec/training_schedule.h"
 #include "cost_model/spec/workspace.h"
 
 namespace tessera::engine {
@@ -223,7 +224,8 @@ bool RankTrainer::Judge(const StepSums& sums, StepResult& result) const {
   result.grad_norm = std::sqrt(sums.squared_norm) / scaler_.scale();
   result.loss_scale = scaler_.is_active() ? scaler_.scale() : 0;
   result.stop = sums.num_stop_requests > 0;
-  result.lr = spec::LearningRate(plan_.training.optimizer, result.step, plan_.training.steps);
+  result.lr = spec::LearningRate(plan_.training.optimizer, static_cast<double>(result.step),
+                                static_cast<double>(plan_.training.steps));
   const bool is_finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   result.skipped = !is_finite && std::isfinite(result.loss) && scaler_.can_back_off();
   if (is_finite || result.skipped) return is_finite;

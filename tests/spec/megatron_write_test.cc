@@ -89,6 +89,33 @@ TEST_F(MegatronWriteTest, EveryPresetComesBackInManyLayouts) {
   }
 }
 
+TEST_F(MegatronWriteTest, EveryScheduleComesBack) {
+  const ModelSpec model = LoadModel("gpt2-124m");
+  TrainingSpec training = TrainingOf(model);
+  OptimizerSpec& optimizer = training.optimizer;
+  for (int i = 0; ToString(static_cast<LrDecayStyle>(i)) != "?"; ++i) {
+    optimizer.lr_decay_style = static_cast<LrDecayStyle>(i);
+    if (optimizer.lr_decay_style == LrDecayStyle::kWsd) optimizer.lr_wsd_decay_steps = 200;
+    ExpectRoundTrip(model, training, ParallelSpec{});
+  }
+  optimizer.lr_warmup_init = 1e-5;
+  optimizer.lr_wsd_decay_style = WsdDecayStyle::kMinusSqrt;
+  optimizer.weight_decay_style = WeightDecayStyle::kLinear;
+  optimizer.end_weight_decay = 0.4;
+  ExpectRoundTrip(model, training, ParallelSpec{});
+  optimizer.lr_decay_steps = 900;
+  training.batch_ramp = BatchRamp{.start_batch_size = 16, .increment = 16, .samples = 1000};
+  ExpectRoundTrip(model, training, ParallelSpec{});
+}
+
+TEST_F(MegatronWriteTest, EmbeddingsWithoutWeightDecayAreWarnedOf) {
+  const ModelSpec model = LoadModel("gpt2-124m");
+  TrainingSpec training = TrainingOf(model);
+  training.optimizer.decay_embeddings = false;
+  EXPECT_THAT(WriteMegatronArguments(model, training, ParallelSpec{}).warnings,
+              Contains(HasSubstr("embeddings")));
+}
+
 TEST_F(MegatronWriteTest, EveryPrecisionComesBack) {
   const ModelSpec model = LoadModel("gpt2-124m");
   for (const Precision precision :

@@ -1,0 +1,95 @@
+#include "cost_model/spec/training_violations.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera::spec {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::IsEmpty;
+
+struct Layout {
+  ModelSpec model = {.name = "toy",
+                     .num_layers = 8,
+                     .hidden_size = 96,
+                     .num_attention_heads = 12,
+                     .num_key_value_heads = 12,
+                     .head_dim = 8,
+                     .ffn_hidden_size = 384,
+                     .vocab_size = 100,
+                     .max_sequence_length = 64};
+  TrainingSpec training = {.global_batch_size = 16, .sequence_length = 64};
+  ParallelSpec parallel;
+
+  std::vector<Violation> Find() const { return FindViolations(model, training, parallel, 0); }
+};
+
+auto Breaks(const std::string& constraint) {
+  return Contains(Field(&Violation::constraint, constraint));
+}
+
+TEST(TrainingViolationsTest, EveryBatchOfARampMustDivide) {
+  Layout layout;
+  layout.parallel = {.data_parallel_size = 2, .micro_batch_size = 2};
+  layout.training.batch_ramp = BatchRamp{.start_batch_size = 4, .increment = 4, .samples = 100};
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.training.batch_ramp = BatchRamp{.start_batch_size = 6, .increment = 2, .samples = 100};
+  EXPECT_THAT(layout.Find(),
+              Contains(AllOf(Field(&Violation::constraint, "ramp % (micro batch * dp)"),
+                             Field(&Violation::needed, 4), Field(&Violation::available, 6))));
+  layout.training.batch_ramp = BatchRamp{.start_batch_size = 4, .increment = 2, .samples = 100};
+  EXPECT_THAT(layout.Find(),
+              Contains(AllOf(Field(&Violation::constraint, "ramp % (micro batch * dp)"),
+                             Field(&Violation::available, 6))));
+}
+
+TEST(TrainingViolationsTest, ARampMustComeToTheGlobalBatch) {
+  Layout layout;
+  layout.training.batch_ramp = BatchRamp{.start_batch_size = 4, .increment = 5, .samples = 100};
+  EXPECT_THAT(layout.Find(), Breaks("ramp % increment"));
+  layout.training.batch_ramp = BatchRamp{.start_batch_size = 20, .increment = 4, .samples = 100};
+  EXPECT_THAT(layout.Find(), Breaks("ramp in range"));
+  layout.training.batch_ramp = BatchRamp{.start_batch_size = 16, .increment = 4, .samples = 100};
+  EXPECT_THAT(layout.Find(), IsEmpty());
+}
+
+TEST(TrainingViolationsTest, EveryBatchOfARampMustFormTheGroupsOfAnInterleavedSchedule) {
+  Layout layout;
+  layout.parallel = {.pipeline_parallel_size = 2,
+                     .virtual_pipeline_size = 2,
+                     .schedule = ScheduleKind::kInterleaved};
+  layout.training.batch_ramp = BatchRamp{.start_batch_size = 4, .increment = 2, .samples = 100};
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.training.batch_ramp = BatchRamp{.start_batch_size = 4, .increment = 1, .samples = 100};
+  EXPECT_THAT(layout.Find(), Contains(AllOf(Field(&Violation::constraint, "ramp in groups"),
+                                            Field(&Violation::available, 5))));
+}
+
+TEST(TrainingViolationsTest, AMaskBehindDocumentsNeedsTheTokenThatEndsThem) {
+  Layout layout;
+  layout.training.eod_mask_loss = true;
+  EXPECT_THAT(layout.Find(), Breaks("eod token"));
+  layout.training.eod_token = 99;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  layout.training.eod_token = 100;
+  EXPECT_THAT(layout.Find(), Breaks("eod token"));
+}
+
+TEST(TrainingViolationsTest, AWsdScheduleMustHaveADecayWithinItsSteps) {
+  Layout layout;
+  OptimizerSpec& optimizer = layout.training.optimizer;
+  optimizer.lr_decay_style = LrDecayStyle::kWsd;
+  EXPECT_THAT(layout.Find(), Breaks("wsd decay steps"));
+  optimizer.lr_wsd_decay_steps = 20;
+  EXPECT_THAT(layout.Find(), IsEmpty());
+  optimizer.lr_decay_steps = 19;
+  EXPECT_THAT(layout.Find(), Breaks("wsd decay steps"));
+  optimizer = {.lr = 0.1, .lr_warmup_init = 0.2};
+  EXPECT_THAT(layout.Find(), Breaks("warm-up rises"));
+}
+
+}  // namespace
+}  // namespace tessera::spec
