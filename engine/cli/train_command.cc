@@ -24,6 +24,7 @@ constexpr char kExamples[] = R"(Examples:
   tessera train --plan other-layout.json --data corpus.bin --resume ckpt --steps 400
   tessera train --plan plan.json --data tokens.u16 --data-format raw-u16 --data-order sequential \
                 --init hf:gpt2/ --hyperparameters train.json --export-hf out/
+  tessera train --plan plan.json --data 0.7 web 0.3 books --split 98,1,1
   tessera train --plan gpu-plan.json --data corpus.bin --device cuda --comm nccl --save ckpt
   tessera train --plan gpu-plan.json --data corpus.bin --device cuda   # ranks may share a GPU
 Ctrl-C finishes the step, saves (with --save) and leaves; a second one ends at once.)";
@@ -43,6 +44,8 @@ struct Flags {
   int64_t steps = 0;
   int threads_per_rank = 0;
   bool quiet = false;
+  std::vector<std::string> data;
+  std::string split;
   std::string data_format = "auto";
   std::string data_order = "shuffled";
   std::string on_save_error = "stop";
@@ -51,8 +54,13 @@ struct Flags {
 
 void AddDataFlags(CLI::App& command, Flags& flags) {
   command
-      .add_option("--data", flags.options.data_path, "Token file, or prefix of a .bin/.idx pair")
+      .add_option("--data,--data-path", flags.data,
+                  "Token file, or prefix of a .bin/.idx pair; or several, each behind its weight, "
+                  "as Megatron-LM blends them; without weights each counts by its samples")
       ->required();
+  command.add_option("--split", flags.split,
+                     "Shares of training, validation and test documents, as 98,1,1 (default: all "
+                     "data is for training)");
   command
       .add_option("--data-format", flags.data_format,
                   "auto, idx, raw-u8, raw-u16, raw-i32 or llmc; auto goes by magic number and name")
@@ -151,6 +159,18 @@ void ParseInit(const std::string& init, TrainOptions& options) {
   }
 }
 
+void ParseData(Flags& flags) {
+  TrainOptions& options = flags.options;
+  options.data_blend = BlendFromWords(flags.data);
+  if (options.data_blend.size() == 1 && options.data_blend.front().weight == 0) {
+    options.data_path = options.data_blend.front().path;
+    options.data_blend.clear();
+  }
+  if (!flags.split.empty()) options.data_split = DataSplitFromString(flags.split);
+  options.data_format = DataFormatFromString(flags.data_format);
+  options.data_order = DataOrderFromString(flags.data_order);
+}
+
 void LoadPlan(Flags& flags) {
   spec::Plan& plan = flags.options.plan;
   plan = spec::ReadPlan(flags.plan);
@@ -187,8 +207,7 @@ class StepPrinter {
 
 void Run(Flags& flags) {
   ParseInit(flags.init, flags.options);
-  flags.options.data_format = DataFormatFromString(flags.data_format);
-  flags.options.data_order = DataOrderFromString(flags.data_order);
+  ParseData(flags);
   flags.options.device = DeviceKindFromString(flags.device);
   flags.options.comm = CommKindFromString(flags.comm);
   flags.options.on_save_error = OnSaveErrorFromString(flags.on_save_error);

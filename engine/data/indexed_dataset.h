@@ -23,12 +23,9 @@ class IndexedDataset final : public TokenStore {
   int64_t num_documents() const override { return num_document_indices_ - 1; }
   TokenType token_type() const override { return type_; }
   TokenView Sequence(int64_t sequence) const override;
+  int64_t DocumentIndex(int64_t document) const override;
   const MappedFile& token_bytes() const override { return bin_; }
   std::vector<std::pair<std::string, int64_t>> Header() const override;
-
-  // First sequence of a document, for documents 0 to num_documents(): the last entry is
-  // num_sequences().
-  int64_t DocumentIndex(int64_t document) const;
 
  private:
   void ReadHeader();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost_model/base/error.h"
+#include "engine/data/blended_source.h"
 #include "engine/data/data_format.h"
 #include "engine/data/sample_index.h"
 #include "engine/data/token_store.h"
@@ -16,15 +17,16 @@ namespace {
 
 class StoreSampleSource final : public SampleSource {
  public:
-  StoreSampleSource(std::unique_ptr<TokenStore> store, SampleIndex index)
-      : store_(std::move(store)), index_(std::move(index)) {}
+  // The index numbers the sequences of the range from 0.
+  StoreSampleSource(std::unique_ptr<TokenStore> store, SequenceRange range, SampleIndex index)
+      : store_(std::move(store)), range_(range), index_(std::move(index)) {}
 
   void Read(int64_t sample, int32_t* tokens) const override {
     SampleStart start = index_.StartOf(PositionOf(sample));
     int64_t missing = index_.sequence_length + 1;
     while (missing > 0) {
       const auto sequence = index_.document_index[static_cast<size_t>(start.place)];
-      const TokenView view = store_->Sequence(sequence);
+      const TokenView view = store_->Sequence(range_.first + sequence);
       const int64_t count = std::min(missing, view.num_tokens - start.offset);
       CopyTokens(view, start.offset, count, tokens);
       tokens += count;
@@ -37,7 +39,7 @@ class StoreSampleSource final : public SampleSource {
   int64_t num_samples() const override { return index_.num_samples; }
 
   int32_t max_token() const override {
-    std::call_once(max_token_once_, [this] { max_token_ = FindMaxToken(*store_); });
+    std::call_once(max_token_once_, [this] { max_token_ = FindMaxToken(*store_, range_); });
     return max_token_;
   }
 
@@ -52,29 +54,36 @@ class StoreSampleSource final : public SampleSource {
   }
 
   std::unique_ptr<TokenStore> store_;
+  SequenceRange range_;
   SampleIndex index_;
   mutable std::once_flag max_token_once_;
   mutable int32_t max_token_ = -1;
 };
 
-std::vector<int64_t> SequenceLengths(const TokenStore& store) {
+std::vector<int64_t> SequenceLengths(const TokenStore& store, SequenceRange range) {
   std::vector<int64_t> lengths;
-  lengths.reserve(static_cast<size_t>(store.num_sequences()));
-  for (int64_t i = 0; i < store.num_sequences(); ++i) {
-    lengths.push_back(store.Sequence(i).num_tokens);
+  lengths.reserve(static_cast<size_t>(range.count));
+  for (int64_t i = 0; i < range.count; ++i) {
+    lengths.push_back(store.Sequence(range.first + i).num_tokens);
   }
   return lengths;
 }
 
 void CheckEnoughTokens(const TokenStore& store, const std::vector<int64_t>& lengths,
-                       int64_t sequence_length) {
+                       const DataOptions& options) {
   int64_t tokens = 0;
   for (const int64_t length : lengths) tokens += length;
-  if (tokens > sequence_length) return;
+  if (tokens > options.sequence_length) return;
+  const auto num_sequences = static_cast<int64_t>(lengths.size());
+  const std::string of_part =
+      num_sequences == store.num_sequences()
+          ? ""
+          : base::Concat(" in the ", num_sequences, " of ", store.num_sequences(),
+                         " documents of the ", ToString(options.part), " part");
   throw base::ConfigError(
-      store.token_bytes().path(), "", base::Concat(tokens, " tokens"),
-      base::Concat("at least ", sequence_length + 1, ", one sample of sequence length ",
-                   sequence_length, " and its last label"));
+      store.token_bytes().path(), "", base::Concat(tokens, " tokens", of_part),
+      base::Concat("at least ", options.sequence_length + 1, ", one sample of sequence length ",
+                   options.sequence_length, " and its last label"));
 }
 
 uint32_t NumpySeed(uint64_t seed) {
@@ -84,6 +93,12 @@ uint32_t NumpySeed(uint64_t seed) {
   return static_cast<uint32_t>(seed);
 }
 
+void CheckVocabulary(const SampleSource& source, const DataOptions& options) {
+  if (options.vocab_size == 0 || source.max_token() < options.vocab_size) return;
+  throw base::ConfigError(options.path, "", base::Concat("token id ", source.max_token()),
+                          base::Concat("ids below the model's vocabulary of ", options.vocab_size));
+}
+
 }  // namespace
 
 std::unique_ptr<SampleSource> OpenSampleSource(const DataOptions& options) {
@@ -91,15 +106,19 @@ std::unique_ptr<SampleSource> OpenSampleSource(const DataOptions& options) {
     throw base::ConfigError("sequence length", "", base::Concat(options.sequence_length),
                             "1 or more");
   }
+  if (!options.blend.empty()) return OpenBlendedSource(options);
   std::unique_ptr<TokenStore> store = OpenTokenStore(options.path, options.format);
-  const std::vector<int64_t> lengths = SequenceLengths(*store);
-  CheckEnoughTokens(*store, lengths, options.sequence_length);
+  const SequenceRange range = RangeOf(options.split, options.part, store->num_sequences());
+  const std::vector<int64_t> lengths = SequenceLengths(*store, range);
+  CheckEnoughTokens(*store, lengths, options);
   SampleIndex index = options.order == DataOrder::kSequential
                           ? MakeSequentialIndex(lengths, options.sequence_length)
                           : MakeShuffledIndex(lengths, options.sequence_length,
                                               {.num_samples = options.num_samples,
                                                .seed = NumpySeed(options.seed)});
-  return std::make_unique<StoreSampleSource>(std::move(store), std::move(index));
+  auto source = std::make_unique<StoreSampleSource>(std::move(store), range, std::move(index));
+  CheckVocabulary(*source, options);
+  return source;
 }
 
 }  // namespace tessera::engine

@@ -42,6 +42,10 @@ class TokenFile final : public TokenStore {
             .num_tokens = (file_.size_bytes() - header_bytes_) / SizeBytes(type_),
             .type = type_};
   }
+  int64_t DocumentIndex(int64_t document) const override {
+    TESSERA_CHECK(document == 0 || document == 1, "document ", document, " of 1");
+    return document;
+  }
   const MappedFile& token_bytes() const override { return file_; }
   HeaderFields Header() const override { return header_; }
 

@@ -72,13 +72,13 @@ bool IsTokenId(int64_t id) { return id >= 0 && id <= std::numeric_limits<int32_t
   base::FailCheck(__FILE__, __LINE__, "bad token found", file.path());
 }
 
-// The tokens of the store in file order, neighbours joined and long runs cut, so that millions of
-// short documents and one long document are both pieces of about the same size.
-std::vector<TokenView> CutIntoPieces(const TokenStore& store) {
+// The tokens of the sequences in file order, neighbours joined and long runs cut, so that millions
+// of short documents and one long document are both pieces of about the same size.
+std::vector<TokenView> CutIntoPieces(const TokenStore& store, SequenceRange range) {
   std::vector<TokenView> pieces;
   const int64_t token_size = SizeBytes(store.token_type());
-  for (int64_t sequence = 0; sequence < store.num_sequences(); ++sequence) {
-    TokenView rest = store.Sequence(sequence);
+  for (int64_t i = 0; i < range.count; ++i) {
+    TokenView rest = store.Sequence(range.first + i);
     while (rest.num_tokens > 0) {
       const bool joins = !pieces.empty() && pieces.back().num_tokens < kTokensPerPiece &&
                          pieces.back().data + pieces.back().num_tokens * token_size == rest.data;
@@ -138,7 +138,11 @@ void CopyTokens(const TokenView& view, int64_t first, int64_t count, int32_t* ou
 }
 
 int32_t FindMaxToken(const TokenStore& store) {
-  const std::vector<TokenView> pieces = CutIntoPieces(store);
+  return FindMaxToken(store, {.first = 0, .count = store.num_sequences()});
+}
+
+int32_t FindMaxToken(const TokenStore& store, SequenceRange range) {
+  const std::vector<TokenView> pieces = CutIntoPieces(store, range);
   std::vector<Extremes> found(pieces.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/data/data_split.h"
 #include "engine/data/mapped_file.h"
 
 namespace tessera::engine {
@@ -41,15 +42,19 @@ class TokenStore {
   virtual TokenType token_type() const = 0;
   // REQUIRES: 0 <= sequence < num_sequences().
   virtual TokenView Sequence(int64_t sequence) const = 0;
+  // First sequence of a document, for documents 0 to num_documents(): the last is num_sequences().
+  virtual int64_t DocumentIndex(int64_t document) const = 0;
   // The file that holds the tokens.
   virtual const MappedFile& token_bytes() const = 0;
   // The fields of the file's header by name, in their order; none for a raw file.
   virtual std::vector<std::pair<std::string, int64_t>> Header() const = 0;
 };
 
-// Highest token id of the store; -1 where it has no tokens. Reads every token once, on several
-// threads where there are many. Throws base::ConfigError, with the byte offset, for an id below 0
-// or above 2^31 - 1.
+// Highest token id of these sequences of the store; -1 where they have no tokens. Reads every token
+// once, on several threads where there are many. Throws base::ConfigError, with the byte offset,
+// for an id below 0 or above 2^31 - 1.
+int32_t FindMaxToken(const TokenStore& store, SequenceRange range);
+// Of all sequences.
 int32_t FindMaxToken(const TokenStore& store);
 
 }  // namespace tessera::engine

@@ -50,20 +50,28 @@ int64_t TotalSamples(const TrainOptions& options) {
   return progress.consumed_samples + steps_left * training.global_batch_size;
 }
 
-std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
+// What to open for a part of the run's data.
+DataOptions DataOptionsOf(const TrainOptions& options, SplitPart part, int64_t num_samples) {
   const spec::TrainingSpec& training = options.plan.training;
-  auto source = OpenSampleSource({.path = options.data_path,
-                                  .format = options.data_format,
-                                  .order = options.data_order,
-                                  .sequence_length = training.sequence_length,
-                                  .num_samples = TotalSamples(options),
-                                  .seed = training.seed});
-  if (source->max_token() >= options.plan.model.vocab_size) {
-    throw base::ConfigError(
-        options.data_path, "", base::Concat("token id ", source->max_token()),
-        base::Concat("ids below the model's vocabulary of ", options.plan.model.vocab_size));
-  }
-  return source;
+  return {.path = options.data_path,
+          .blend = options.data_blend,
+          .split = options.data_split,
+          .part = part,
+          .format = options.data_format,
+          .order = options.data_order,
+          .sequence_length = training.sequence_length,
+          .num_samples = num_samples,
+          .seed = training.seed,
+          .vocab_size = options.plan.model.vocab_size};
+}
+
+std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
+  return OpenSampleSource(DataOptionsOf(options, SplitPart::kTrain, TotalSamples(options)));
+}
+
+// The run's data in words.
+std::string DataName(const TrainOptions& options) {
+  return options.data_blend.empty() ? options.data_path : ToString(options.data_blend);
 }
 
 // What would fail at the end of hours of training fails before its start.
@@ -218,7 +226,7 @@ class RankRun {
     return {.model = options_.plan.model,
             .seed = training.seed,
             .training = base::Concat("global batch ", training.global_batch_size, ", sequence ",
-                                     training.sequence_length, ", data ", options_.data_path),
+                                     training.sequence_length, ", data ", DataName(options_)),
             .progress = {},
             .has_optimizer_state = false};
   }

@@ -17,6 +17,8 @@ namespace tessera::engine {
 struct TrainOptions {
   spec::Plan plan;  // hyper-parameters already applied
   std::string data_path;
+  std::vector<BlendPart> data_blend;  // several data sets instead of data_path
+  DataSplit data_split;               // of whose parts the first is trained on
   DataFormat data_format = DataFormat::kAuto;
   DataOrder data_order = DataOrder::kShuffled;
   std::string init_hf_dir;          // weights in Hugging Face form; "" for random
