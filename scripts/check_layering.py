@@ -45,6 +45,8 @@ OUTSIDE_LIBRARIES = {
         "tests/*"]),
     "yaml-cpp": (r"yaml-cpp/.*", ["cost_model/spec/*_yaml.*", "cost_model/spec/*_json.*", "tests/*"]),
     "CLI11": (r"CLI/.*", ["planner/cli/*", "planner/app/*", "engine/cli/*", "engine/app/*"]),
+    "PCRE2": (r"pcre2\.h", ["engine/data/regex.cc"]),
+    "SentencePiece": (r"sentencepiece_processor\.h", ["engine/data/sentencepiece_tokenizer.cc"]),
     "BLAS": (r"(openblas/)?(cblas|openblas_config)\.h",
              ["kernels/cpu/*", "kernels/machine_probe*", "tests/*"]),
     "Eigen": (r"Eigen/.*", ["cost_model/*", "kernels/cpu/*", "tests/*"]),

@@ -108,6 +108,9 @@ headers yaml-cpp
 archive "$system_lib/libyaml-cpp.a"
 static_library yaml-cpp libyaml-cpp.a | package yaml-cpp "$(version_of libyaml-cpp-dev)"
 
+cp -L /usr/include/pcre2.h "$bundle/include/"
+archive "$system_lib/libpcre2-8.a"
+
 headers gtest
 headers gmock
 for name in gtest gtest_main gmock; do archive "$system_lib/lib$name.a"; done

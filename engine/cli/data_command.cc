@@ -8,6 +8,7 @@
 
 #include "cost_model/base/error.h"
 #include "engine/cli/data_report.h"
+#include "engine/cli/interrupt.h"
 #include "engine/data/data_format.h"
 #include "engine/data/dataset_builder.h"
 #include "engine/data/dataset_summary.h"
@@ -17,23 +18,32 @@ namespace {
 
 constexpr const char* kDataExamples = R"(Examples:
   tessera data build book.txt --out book --append-eod
-  tessera data build shard-*.jsonl --json-key text --append-eod --workers 8 --out corpus
-  tessera data inspect corpus
+  tessera data build shard-*.jsonl --tokenizer gpt2:gpt2/ --append-eod --workers 8 --out corpus
+  tessera data inspect corpus --tokenizer gpt2:gpt2/ --documents 3
   tessera data inspect tokens.bin --data-format raw-u16 --format json)";
 
 constexpr const char* kBuildExamples = R"(Examples:
   tessera data build book.txt --out book --append-eod
   tessera data build poems.txt --split-lines --append-eod --out poems
-  tessera data build web.jsonl --json-key content --append-eod --out web
+  tessera data build web.jsonl --json-key content --tokenizer gpt2:gpt2/ --append-eod --out web
+  tessera data build web.jsonl --tokenizer llama3/tokenizer.json --append-eod --out web
+  tessera data build web.jsonl --tokenizer sentencepiece:llama2/tokenizer.model --out web
 
 Files whose name ends in .jsonl hold one JSON object a line; with --json-key all files do. Of any
 other file all text is one document, or each line with --split-lines. Documents without text are
-left out. The files are Megatron-LM's: `--out book` writes book.bin and book.idx. Token i is byte i;
---append-eod ends each document with token 256, which makes a vocabulary of 257.)";
+left out. The files are Megatron-LM's: `--out book` writes book.bin and book.idx; Ctrl-C leaves
+none.
+
+Tokenizers: bytes (token i is byte i; an end of document is token 256, which makes a vocabulary of
+257); gpt2:FOLDER (GPT-2's vocab.json and merges.txt); FILE.json (a tokenizer.json of Hugging Face:
+byte-level BPE as of GPT-2 or Llama 3); sentencepiece:FILE, or FILE.model. --append-eod ends
+documents with <|endoftext|>, <|end_of_text|>, </s> or <eos>, whichever the vocabulary has, or with
+--eod-token. No other special token is added.)";
 
 constexpr const char* kInspectExamples = R"(Examples:
   tessera data inspect corpus                 (corpus.bin and corpus.idx)
   tessera data inspect book.txt               (bytes as tokens)
+  tessera data inspect corpus --tokenizer gpt2:gpt2/ --documents 5 --tokens 100
   tessera data inspect tokens.bin --data-format raw-u16 --scan
   tessera data inspect fineweb_train_000001.bin --format json
 
@@ -46,9 +56,8 @@ struct BuildFlags {
   std::vector<std::string> inputs;
   std::string output_prefix;
   std::string json_key = "text";
-  std::string tokenizer = "bytes";
+  TokenizerOptions tokenizer;
   bool split_lines = false;
-  bool append_end_of_document = false;
   int num_workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::string format = "table";
   bool quiet = false;
@@ -69,6 +78,22 @@ void AddOutputOptions(CLI::App& command, std::string& format, bool& quiet) {
   command.add_flag("--quiet", quiet, "No progress and no notes: the result and errors only");
 }
 
+void AddTokenizerOptions(CLI::App& command, TokenizerOptions& tokenizer) {
+  command
+      .add_option("--tokenizer", tokenizer.name,
+                  "bytes, gpt2:FOLDER, FILE.json, sentencepiece:FILE or FILE.model")
+      ->capture_default_str();
+  CLI::Option* const append_eod = command.add_flag("--append-eod", tokenizer.ends_documents,
+                                                   "End each document with a token for it");
+  command
+      .add_option("--eod-token", tokenizer.end_of_document,
+                  "Text of that token, where it is not a usual one")
+      ->needs(append_eod);
+  command.add_flag("--parse-special", tokenizer.finds_specials,
+                   "The text of a special token, as <|endoftext|>, becomes that token; else it is "
+                   "text like any other");
+}
+
 // A user may name either file of the pair.
 std::string PrefixOf(std::string output) {
   if (output.ends_with(".bin") || output.ends_with(".idx")) output.resize(output.size() - 4);
@@ -85,8 +110,9 @@ BuildOptions MakeBuildOptions(const BuildFlags& flags, bool all_are_json) {
     options.inputs.push_back({.path = path, .unit = unit, .json_key = flags.json_key});
   }
   options.output_prefix = PrefixOf(flags.output_prefix);
-  options.append_end_of_document = flags.append_end_of_document;
+  options.tokenizer = flags.tokenizer;
   options.num_workers = flags.num_workers;
+  options.stop = &CatchInterrupts();
   return options;
 }
 
@@ -114,11 +140,7 @@ void AddBuildCommand(CLI::App& data, int& exit_code) {
                                     ->capture_default_str();
   command->add_flag("--split-lines", flags->split_lines, "Each line of a text file is a document")
       ->excludes(json_key);
-  command->add_option("--tokenizer", flags->tokenizer, "bytes: each byte is a token")
-      ->check(CLI::IsMember({"bytes"}))
-      ->capture_default_str();
-  command->add_flag("--append-eod", flags->append_end_of_document,
-                    "End each document with token 256");
+  AddTokenizerOptions(*command, flags->tokenizer);
   command->add_option("--workers", flags->num_workers, "Threads; the files don't depend on it")
       ->check(CLI::Range(1, kMaxWorkers))
       ->capture_default_str();
@@ -142,6 +164,14 @@ void AddInspectCommand(CLI::App& data, int& exit_code) {
                    "auto, idx, raw-u8, raw-u16, raw-i32 or llmc")
       ->capture_default_str();
   command->add_option("--tokens", flags->summary.num_first_tokens, "First tokens to show")
+      ->check(CLI::Range(0, kMaxTokensShown))
+      ->capture_default_str();
+  command->add_option("--tokenizer", flags->summary.tokenizer,
+                      "That decodes the tokens shown, as of `data build` (default: bytes, where "
+                      "they are)");
+  command
+      ->add_option("--documents", flags->summary.num_documents,
+                   "First documents to show, each by its first --tokens tokens")
       ->check(CLI::Range(0, kMaxTokensShown))
       ->capture_default_str();
   command->add_flag("--scan", flags->summary.find_max_token,

@@ -15,7 +15,7 @@
 namespace tessera::engine {
 namespace {
 
-constexpr double kMebibyte = 1024.0 * 1024.0;
+constexpr double kMegabyte = 1e6;
 constexpr double kTerminalInterval_s = 0.1;
 constexpr double kLogInterval_s = 2.0;
 
@@ -50,10 +50,12 @@ void BuildProgressPrinter::Print(const char* line_end) const {
   const auto done_bytes = static_cast<double>(progress_.done_bytes);
   const auto total_bytes = static_cast<double>(progress_.total_bytes);
   const double elapsed_s = SecondsSince(start_);
-  std::fprintf(stderr, "tokenized %.1f of %.1f MiB (%.0f %%) in %.1f s, %.0f MiB/s   %s",
-               done_bytes / kMebibyte, total_bytes / kMebibyte,
+  const double bytes_per_s = elapsed_s > 0 ? done_bytes / elapsed_s : 0;
+  const double left_s = bytes_per_s > 0 ? (total_bytes - done_bytes) / bytes_per_s : 0;
+  std::fprintf(stderr, "tokenized %.1f of %.1f MB (%.0f %%) in %.1f s, %.1f MB/s, ETA %.0f s   %s",
+               done_bytes / kMegabyte, total_bytes / kMegabyte,
                total_bytes > 0 ? 100 * done_bytes / total_bytes : 100.0, elapsed_s,
-               elapsed_s > 0 ? done_bytes / kMebibyte / elapsed_s : 0.0, line_end);
+               bytes_per_s / kMegabyte, left_s, line_end);
 }
 
 void PrintBuildResult(const BuildResult& result, bool as_json) {
@@ -68,7 +70,7 @@ void PrintBuildResult(const BuildResult& result, bool as_json) {
   PrintRow("documents", result.num_documents);
   if (result.num_empty_documents > 0) PrintRow("left out, empty", result.num_empty_documents);
   PrintRow("tokens written", result.num_tokens);
-  PrintRow("vocabulary", result.vocab_size);
+  PrintRow("tokenizer", base::Concat(result.tokenizer, ", vocabulary ", result.vocab_size));
 }
 
 void PrintSummary(const DatasetSummary& summary, bool as_json) {
@@ -89,7 +91,12 @@ void PrintSummary(const DatasetSummary& summary, bool as_json) {
   std::string ids;
   for (const int32_t token : summary.first_tokens) ids += base::Concat(token, ' ');
   PrintRow("first tokens", ids);
-  if (!summary.first_text.empty()) PrintRow("as bytes", summary.first_text);
+  if (!summary.first_text.empty()) PrintRow("as text", summary.first_text);
+  for (size_t i = 0; i < summary.documents.size(); ++i) {
+    const DocumentSummary& document = summary.documents[i];
+    PrintRow(base::Concat("document ", i),
+             base::Concat(document.num_tokens, " tokens: ", document.first_text));
+  }
 }
 
 }  // namespace tessera::engine

@@ -1,88 +1,41 @@
 #include "engine/data/byte_tokenizer.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 
 namespace tessera::engine {
 namespace {
 
-// Bytes of the UTF-8 character at the start of `text`; 0 where there is no whole, shortest-form
-// one.
-size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const auto lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
+class ByteEncoder final : public TextEncoder {
+ public:
+  void Encode(std::string_view text, std::vector<int32_t>& tokens) override {
+    const size_t old_size = tokens.size();
+    tokens.resize(old_size + text.size());
+    std::transform(text.begin(), text.end(), tokens.begin() + static_cast<std::ptrdiff_t>(old_size),
+                   [](char byte) { return int32_t{static_cast<uint8_t>(byte)}; });
   }
-  const bool is_overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
-  const bool is_surrogate = lead == 0xED && byte(1) >= 0xA0;
-  const bool is_past_unicode = lead == 0xF4 && byte(1) >= 0x90;
-  return is_overlong || is_surrogate || is_past_unicode ? 0 : length;
-}
-
-std::string Escape(char character) {
-  constexpr std::string_view kHexDigits = "0123456789abcdef";
-  switch (character) {
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    case '\\':
-      return "\\\\";
-    default:
-      break;
-  }
-  const auto byte = static_cast<uint8_t>(character);
-  return {'\\', 'x', kHexDigits[byte >> 4], kHexDigits[byte & 15]};
-}
-
-void AppendPrintable(std::string_view bytes, std::string& out) {
-  while (!bytes.empty()) {
-    const auto first = static_cast<uint8_t>(bytes.front());
-    size_t length = Utf8Length(bytes);
-    // C1 controls are two bytes of UTF-8, C2 80 to C2 9F.
-    const bool is_control = first < 0x20 || first == 0x7F ||
-                            (length == 2 && first == 0xC2 && static_cast<uint8_t>(bytes[1]) < 0xA0);
-    if (length == 0 || is_control || first == '\\') {
-      out += Escape(bytes.front());
-      length = 1;
-    } else {
-      out += bytes.substr(0, length);
-    }
-    bytes.remove_prefix(length);
-  }
-}
+};
 
 }  // namespace
 
-void ByteTokenizer::Encode(std::string_view text, std::vector<int32_t>& tokens) const {
-  const size_t old_size = tokens.size();
-  tokens.resize(old_size + text.size());
-  std::transform(text.begin(), text.end(), tokens.begin() + static_cast<std::ptrdiff_t>(old_size),
-                 [](char byte) { return int32_t{static_cast<uint8_t>(byte)}; });
+std::optional<int32_t> ByteTokenizer::end_of_document() const {
+  return has_end_of_document_ ? std::optional(kEndOfDocument) : std::nullopt;
 }
 
-std::string PrintableBytes(std::span<const int32_t> tokens) {
-  std::string out;
-  std::string bytes;
+std::unique_ptr<TextEncoder> ByteTokenizer::NewEncoder() const {
+  return std::make_unique<ByteEncoder>();
+}
+
+std::optional<std::string> ByteTokenizer::Decode(std::span<const int32_t> tokens) const {
+  std::string text;
   for (const int32_t token : tokens) {
-    if (token < 0 || token > ByteTokenizer::kEndOfDocument) return "";
-    if (token < ByteTokenizer::kEndOfDocument) {
-      bytes += static_cast<char>(token);
-      continue;
+    if (token < 0 || token > kEndOfDocument) return std::nullopt;
+    if (token == kEndOfDocument) {
+      text += "<|end|>";
+    } else {
+      text += static_cast<char>(token);
     }
-    AppendPrintable(bytes, out);
-    bytes.clear();
-    out += "<|end|>";
   }
-  AppendPrintable(bytes, out);
-  return out;
+  return text;
 }
 
 }  // namespace tessera::engine

@@ -23,6 +23,7 @@ std::string ToJson(const BuildResult& result) {
   json["bin"] = result.bin_path;
   json["idx"] = result.idx_path;
   json["token_type"] = ToString(result.token_type);
+  json["tokenizer"] = result.tokenizer;
   json["vocab_size"] = result.vocab_size;
   json["inputs"] = result.num_inputs;
   json["input_bytes"] = result.input_bytes;
@@ -47,6 +48,11 @@ std::string ToJson(const DatasetSummary& summary) {
   json["longest_sequence"] = summary.longest_sequence;
   json["first_tokens"] = summary.first_tokens;
   json["first_text"] = summary.first_text;
+  for (const DocumentSummary& document : summary.documents) {
+    json["first_documents"].push_back({{"tokens", document.num_tokens},
+                                       {"first_tokens", document.first_tokens},
+                                       {"first_text", document.first_text}});
+  }
   if (summary.max_token) json["max_token"] = *summary.max_token;
   return Dump(json);
 }

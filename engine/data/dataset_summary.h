@@ -15,6 +15,14 @@ namespace tessera::engine {
 struct SummaryOptions {
   int64_t num_first_tokens = 32;
   bool find_max_token = false;  // reads the whole file
+  int64_t num_documents = 0;    // whose beginning is shown, each by as many tokens
+  std::string tokenizer = {};   // that decodes them, as TokenizerOptions has it; empty: bytes
+};
+
+struct DocumentSummary {
+  int64_t num_tokens = 0;
+  std::vector<int32_t> first_tokens;
+  std::string first_text;
 };
 
 struct DatasetSummary {
@@ -29,11 +37,13 @@ struct DatasetSummary {
   int64_t shortest_sequence = 0;  // in tokens
   int64_t longest_sequence = 0;   // in tokens
   std::vector<int32_t> first_tokens;
-  std::string first_text;  // of the tokens as bytes; empty where they are not
+  std::string first_text;  // of these; empty where they are no bytes and no tokenizer is given
+  std::vector<DocumentSummary> documents;
   std::optional<int32_t> max_token;
 };
 
-// Throws base::ConfigError as OpenTokenStore does.
+// Throws base::ConfigError as OpenTokenStore and OpenTokenizer do, and for an id that the given
+// tokenizer doesn't have.
 DatasetSummary SummarizeDataset(const std::string& path, DataFormat format,
                                 const SummaryOptions& options);
 

@@ -35,46 +35,63 @@ std::string_view TakeLine(std::string_view& text) {
                           record.expected);
 }
 
-void AddDocument(std::string_view text, const ByteTokenizer& tokenizer, TokenizedChunk& out) {
-  if (text.empty()) {
-    ++out.num_empty_documents;
-    return;
+// Appends documents to a chunk.
+class ChunkWriter {
+ public:
+  ChunkWriter(TextEncoder& encoder, std::optional<int32_t> end_of_document, TokenizedChunk& out)
+      : encoder_(encoder), end_of_document_(end_of_document), out_(out) {}
+
+  void AddText(std::string_view text) { encoder_.Encode(text, out_.tokens); }
+  // Of the text since the last end; without tokens it is no document.
+  void EndDocument() {
+    if (static_cast<int64_t>(out_.tokens.size()) == begin_) {
+      ++out_.num_empty_documents;
+      return;
+    }
+    if (end_of_document_) out_.tokens.push_back(*end_of_document_);
+    const auto end = static_cast<int64_t>(out_.tokens.size());
+    out_.document_lengths.push_back(end - begin_);
+    begin_ = end;
   }
-  const size_t old_size = out.tokens.size();
-  tokenizer.Encode(text, out.tokens);
-  if (tokenizer.has_end_of_document()) out.tokens.push_back(ByteTokenizer::kEndOfDocument);
-  out.document_lengths.push_back(static_cast<int64_t>(out.tokens.size() - old_size));
-}
+
+ private:
+  TextEncoder& encoder_;
+  std::optional<int32_t> end_of_document_;
+  TokenizedChunk& out_;
+  int64_t begin_ = 0;
+};
 
 // Part of a document that is the whole file: it ends with the file's last chunk.
-TokenizedChunk TokenizePartOfFile(const MappedFile& file, const TextChunk& chunk,
-                                  const ByteTokenizer& tokenizer) {
-  TokenizedChunk out;
-  tokenizer.Encode(TextOf(file, chunk.begin, chunk.end), out.tokens);
-  if (chunk.end < file.size_bytes()) return out;
-  if (file.size_bytes() == 0) {
-    out.num_empty_documents = 1;
-    return out;
+void AddPartOfFile(const MappedFile& file, const TextChunk& chunk, ChunkWriter& writer) {
+  writer.AddText(TextOf(file, chunk.begin, chunk.end));
+  if (chunk.end == file.size_bytes()) writer.EndDocument();
+}
+
+// The end of a chunk that is about to end at `end`, inside the file.
+int64_t MoveEnd(const MappedFile& file, const TextInput& input, int64_t end,
+                const Tokenizer& tokenizer) {
+  const std::string_view text = TextOf(file, 0, file.size_bytes());
+  const auto from = static_cast<size_t>(end);
+  if (input.unit == DocumentUnit::kFile) {
+    const size_t cut = tokenizer.FindCut(text, from);
+    return cut == std::string_view::npos ? file.size_bytes() : static_cast<int64_t>(cut);
   }
-  if (tokenizer.has_end_of_document()) out.tokens.push_back(ByteTokenizer::kEndOfDocument);
-  out.document_lengths.push_back(static_cast<int64_t>(out.tokens.size()));
-  return out;
+  const size_t newline = text.find('\n', from - 1);
+  return newline == std::string_view::npos ? file.size_bytes() : static_cast<int64_t>(newline) + 1;
 }
 
 }  // namespace
 
 std::vector<TextChunk> CutIntoChunks(const MappedFile& file, const TextInput& input,
-                                     int64_t input_number, int64_t chunk_bytes) {
+                                     int64_t input_number, int64_t chunk_bytes,
+                                     const Tokenizer& tokenizer) {
   TESSERA_CHECK(chunk_bytes > 0, chunk_bytes);
   std::vector<TextChunk> chunks;
   const int64_t size = file.size_bytes();
   int64_t begin = 0;
   do {
     int64_t end = begin + std::min(chunk_bytes, size - begin);
-    if (input.unit != DocumentUnit::kFile && end < size) {
-      const size_t newline = TextOf(file, end - 1, size).find('\n');
-      end = newline == std::string_view::npos ? size : end + static_cast<int64_t>(newline);
-    }
+    if (end < size) end = MoveEnd(file, input, end, tokenizer);
     chunks.push_back({.input = input_number, .begin = begin, .end = end});
     begin = end;
   } while (begin < size);
@@ -82,21 +99,27 @@ std::vector<TextChunk> CutIntoChunks(const MappedFile& file, const TextInput& in
 }
 
 TokenizedChunk TokenizeChunk(const MappedFile& file, const TextInput& input, const TextChunk& chunk,
-                             const ByteTokenizer& tokenizer) {
-  if (input.unit == DocumentUnit::kFile) return TokenizePartOfFile(file, chunk, tokenizer);
+                             TextEncoder& encoder, std::optional<int32_t> end_of_document) {
   TokenizedChunk out;
+  ChunkWriter writer(encoder, end_of_document, out);
+  if (input.unit == DocumentUnit::kFile) {
+    AddPartOfFile(file, chunk, writer);
+    return out;
+  }
   std::string_view rest = TextOf(file, chunk.begin, chunk.end);
   while (!rest.empty()) {
     const int64_t line_begin = chunk.end - static_cast<int64_t>(rest.size());
     const std::string_view line = TakeLine(rest);
     if (input.unit == DocumentUnit::kLine) {
-      AddDocument(line, tokenizer, out);
+      writer.AddText(line);
+      writer.EndDocument();
       continue;
     }
     if (IsBlank(line)) continue;
     const JsonLine record = ReadJsonLine(line, input.json_key);
     if (!record.text) ThrowBrokenRecord(file, line_begin, record);
-    AddDocument(*record.text, tokenizer, out);
+    writer.AddText(*record.text);
+    writer.EndDocument();
   }
   return out;
 }

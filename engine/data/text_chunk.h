@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/data/byte_tokenizer.h"
 #include "engine/data/mapped_file.h"
+#include "engine/data/tokenizer.h"
 
 namespace tessera::engine {
 
@@ -19,7 +20,8 @@ struct TextInput {
   std::string json_key = {};  // of kJsonRecord: the key of the text
 };
 
-// A part of an input: whole lines, or for a document that is a file, any bytes of it.
+// A part of an input: whole lines, or for a document that is a file, what lies between two places
+// at which the tokenizer lets it be cut.
 struct TextChunk {
   int64_t input = 0;
   int64_t begin = 0;
@@ -34,14 +36,16 @@ struct TokenizedChunk {
   int64_t num_empty_documents = 0;        // left out: they have no text
 };
 
-// Cuts a file into chunks of about `chunk_bytes`, at ends of lines where documents are lines.
+// Cuts a file into chunks of about `chunk_bytes`: at ends of lines where documents are lines, where
+// the tokenizer allows it where the document is the file.
 std::vector<TextChunk> CutIntoChunks(const MappedFile& file, const TextInput& input,
-                                     int64_t input_number, int64_t chunk_bytes);
+                                     int64_t input_number, int64_t chunk_bytes,
+                                     const Tokenizer& tokenizer);
 
-// Tokenizes a chunk; the end of document, where the tokenizer has one, closes every document. A
-// line is what stands before "\n" or "\r\n"; blank lines of a JSON lines file are no records.
+// Tokenizes a chunk; the end of document, where there is one, closes every document. A line is what
+// stands before "\n" or "\r\n"; blank lines of a JSON lines file are no records.
 // Throws base::ConfigError naming file and line for a broken record.
 TokenizedChunk TokenizeChunk(const MappedFile& file, const TextInput& input, const TextChunk& chunk,
-                             const ByteTokenizer& tokenizer);
+                             TextEncoder& encoder, std::optional<int32_t> end_of_document);
 
 }  // namespace tessera::engine

@@ -1,0 +1,166 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/data/dataset_builder.h"
+#include "engine/data/dataset_summary.h"
+#include "engine/data/sentencepiece_tokenizer.h"
+#include "tests/engine/data_test_files.h"
+#include "tests/engine/tokenizer_test_data.h"
+
+namespace tessera::engine {
+namespace {
+
+using test::ConfigErrorOf;
+using test::Encode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// The kinds of a piece and of a model, as sentencepiece_model.proto numbers them.
+enum PieceKind : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3 };
+enum ModelKind : uint8_t { kUnigram = 1, kBpe = 2 };
+
+struct Piece {
+  std::string text;
+  float score = 0;
+  PieceKind kind = kNormal;
+};
+
+// A field of a protocol buffer: its number and the kind of its value, then the value.
+std::string Key(int field, int wire_type) { return {static_cast<char>(field << 3 | wire_type)}; }
+std::string Number(int field, uint8_t value) { return Key(field, 0) + static_cast<char>(value); }
+std::string Text(int field, const std::string& text) {
+  return Key(field, 2) + static_cast<char>(text.size()) + text;
+}
+std::string Float(int field, float value) {
+  std::string bytes(sizeof(value), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return Key(field, 5) + bytes;
+}
+
+// A model file by hand: text is taken as it is, but for a space before it.
+std::string ModelFile(ModelKind kind, const std::vector<Piece>& pieces) {
+  std::string model;
+  for (const Piece& piece : pieces) {
+    model += Text(1, Text(1, piece.text) + Float(2, piece.score) + Number(3, piece.kind));
+  }
+  model += Text(2, Number(3, kind));
+  const std::string no_map;
+  model += Text(3, Text(1, "identity") + Text(2, no_map) + Number(3, 1) + Number(4, 0));
+  return model;
+}
+
+// U+2581 stands for a space.
+const std::string kSpace = "\xE2\x96\x81";
+const std::vector<Piece> kPieces = {{"<unk>", 0, kUnknown},
+                                    {"<s>", 0, kControl},
+                                    {"</s>", 0, kControl},
+                                    {kSpace, -2},
+                                    {"a", -3},
+                                    {"b", -3},
+                                    {"ab", -4},
+                                    {kSpace + "ab", -5.5},
+                                    {"ba", -1}};
+
+class SentencePieceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasSentencePiece()) GTEST_SKIP() << "a build without SentencePiece";
+  }
+  std::string Write(ModelKind kind, const std::vector<Piece>& pieces) const {
+    return folder_.Write("tiny.model", ModelFile(kind, pieces));
+  }
+  std::unique_ptr<Tokenizer> Open(ModelKind kind) const {
+    return OpenTokenizer({.name = Write(kind, kPieces)});
+  }
+
+  test::TestFolder folder_;
+};
+
+// A unigram model takes the pieces whose scores add up to most.
+TEST_F(SentencePieceTest, AUnigramModelTakesTheLikeliestPieces) {
+  const auto tokenizer = Open(kUnigram);
+  EXPECT_EQ(tokenizer->vocab_size(), 9);
+  EXPECT_EQ(tokenizer->end_of_document(), 2);
+  // "_ab" -5.5; "_" "ab" -6; "_" "a" "b" -8.
+  EXPECT_THAT(Encode(*tokenizer, "ab"), ElementsAre(7));
+  // "_ab" "ab" -9.5; "_" "a" "ba" "b" -9.
+  EXPECT_THAT(Encode(*tokenizer, "abab"), ElementsAre(3, 4, 8, 5));
+  // "_" "a" "_ab" -10.5.
+  EXPECT_THAT(Encode(*tokenizer, "a ab"), ElementsAre(3, 4, 7));
+  EXPECT_THAT(Encode(*tokenizer, "ac"), ElementsAre(3, 4, 0));
+  EXPECT_THAT(Encode(*tokenizer, ""), ElementsAre());
+}
+
+// A BPE model merges the neighbours that make the piece of the highest score.
+TEST_F(SentencePieceTest, ABpeModelMergesTheHighestScoreFirst) {
+  const auto tokenizer = Open(kBpe);
+  // "ba" -1 before "ab" -4: "_" "a" "ba" "b".
+  EXPECT_THAT(Encode(*tokenizer, "abab"), ElementsAre(3, 4, 8, 5));
+  // "ab" -4, then "_ab" -5.5.
+  EXPECT_THAT(Encode(*tokenizer, "ab"), ElementsAre(7));
+}
+
+TEST_F(SentencePieceTest, TextComesBackFromItsTokens) {
+  for (const ModelKind kind : {kUnigram, kBpe}) {
+    const auto tokenizer = Open(kind);
+    for (const char* const text : {"ab", "a b", "abba  baab", "b a"}) {
+      EXPECT_EQ(tokenizer->Decode(Encode(*tokenizer, text)), text);
+    }
+    EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{9}), std::nullopt);
+    EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{-1}), std::nullopt);
+  }
+}
+
+TEST_F(SentencePieceTest, DocumentsAreWholeAndEndAsTheModelSays) {
+  const std::string text = folder_.Write("text.txt", "abab\nab");
+  BuildOptions options = {
+      .inputs = {{.path = text, .unit = DocumentUnit::kLine}},
+      .output_prefix = folder_.Path("out"),
+      .tokenizer = {.name = "sentencepiece:" + Write(kUnigram, kPieces), .ends_documents = true}};
+  for (const int num_workers : {1, 3}) {
+    options.num_workers = num_workers;
+    options.chunk_bytes = 2;
+    BuildIndexedDataset(options, nullptr);
+    EXPECT_EQ(test::ReadFile(folder_.Path("out.bin")), test::Bytes<uint16_t>(3, 4, 8, 5, 2, 7, 2));
+  }
+  const DatasetSummary summary =
+      SummarizeDataset(folder_.Path("out"), DataFormat::kAuto,
+                       {.num_documents = 5, .tokenizer = options.tokenizer.name});
+  ASSERT_EQ(summary.documents.size(), 2u);
+  EXPECT_EQ(summary.documents[0].first_text, "abab");
+  EXPECT_EQ(summary.documents[0].num_tokens, 5);
+}
+
+TEST_F(SentencePieceTest, AModelWithoutAnEndOfASentenceNeedsOneNamed) {
+  const std::string path =
+      Write(kUnigram, {{"<unk>", 0, kUnknown}, {"a", -1}, {"<end>", 0, kControl}});
+  EXPECT_EQ(OpenTokenizer({.name = path})->end_of_document(), std::nullopt);
+  EXPECT_EQ(OpenTokenizer({.name = path, .end_of_document = "<end>"})->end_of_document(), 2);
+  EXPECT_THAT(ConfigErrorOf([&] { OpenTokenizer({.name = path, .end_of_document = "<x>"}); }),
+              HasSubstr("tiny.model: found no piece \"<x>\""));
+  EXPECT_THAT(ConfigErrorOf([&] { OpenTokenizer({.name = path, .finds_specials = true}); }),
+              HasSubstr("--parse-special"));
+}
+
+TEST_F(SentencePieceTest, AFileThatIsNoModelIsNamed) {
+  for (const char* const bytes : {"", "no model", "\xFF\xFF"}) {
+    const std::string path = folder_.Write("bad.model", bytes);
+    EXPECT_THAT(ConfigErrorOf([&] { OpenTokenizer({.name = path}); }),
+                HasSubstr("bad.model: found " + std::to_string(std::strlen(bytes)) + " bytes"));
+  }
+  EXPECT_THAT(ConfigErrorOf([&] { OpenTokenizer({.name = "sentencepiece:/no/such.model"}); }),
+              HasSubstr("/no/such.model: found No such file"));
+}
+
+TEST(SentencePieceAbsentTest, ABuildWithoutTheLibrarySaysSo) {
+  if (HasSentencePiece()) GTEST_SKIP() << "a build with SentencePiece";
+  EXPECT_THAT(ConfigErrorOf([] { OpenTokenizer({.name = "some.model"}); }),
+              HasSubstr("libsentencepiece-dev"));
+}
+
+}  // namespace
+}  // namespace tessera::engine
