@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -23,7 +24,7 @@ TEST(DataCommandTest, TextIsTokenizedAndShownAgain) {
   const TemporaryFolder folder;
   folder.Write("a.txt", "The weights aren't sharded.\nn\xC3\xA9\n");
   RunWell("data build a.txt --split-lines --append-eod --quiet --out a" + kGpt2, folder);
-  const auto summary = RunForJson("data inspect a --documents 2 --format json" + kGpt2, folder);
+  const auto summary = RunForJson("data inspect a --documents 2" + kGpt2, folder);
   EXPECT_EQ(summary["documents"], 2);
   EXPECT_EQ(summary["first_text"],
             "The weights aren't sharded.<|endoftext|>n\xC3\xA9<|endoftext|>");
@@ -43,8 +44,7 @@ TEST(DataCommandTest, TheFormsOfAVocabularyGiveTheSameFiles) {
   EXPECT_EQ(folder.Read("folder.bin"), folder.Read("file.bin"));
   EXPECT_EQ(folder.Read("folder.idx"), folder.Read("file.idx"));
   const auto built = RunForJson(
-      "data build a.jsonl --append-eod --parse-special --quiet --format json --out special" + kGpt2,
-      folder);
+      "data build a.jsonl --append-eod --parse-special --quiet --out special" + kGpt2, folder);
   EXPECT_EQ(built["vocab_size"], 677);
   EXPECT_EQ(built["tokenizer"], "gpt2:" + kVocabulary);
   EXPECT_LT(built["tokens"].get<int>() * 2, static_cast<int>(folder.Read("folder.bin").size()));
