@@ -95,6 +95,8 @@ double ElementsOf(const base::OpRecord& record) {
 }  // namespace
 
 KernelTime ElementwiseTime(const base::OpRecord& record, const RankDevice& device) {
+  // Where masks are kept the backward pass is counted with the norm's that it follows.
+  if (record.kind == OpKind::kDropout && device.runtime.hidden_dropout) return {};
   const Extra extra = ExtraOf(record, device);
   const double bytes = spec::MemoryBytesOf(record, device.element_bytes) +
                        extra.bytes_per_element * ElementsOf(record);

@@ -101,10 +101,18 @@ MicrobatchCost MakeMicrobatchCost(const Job& job, const RankDevice& device,
   return cost;
 }
 
+// Programs of autograd keep masks of what the training drops. Ours draws them again.
+Job WithMasksKept(Job job) {
+  spec::RuntimeSpec& runtime = job.runtime;
+  runtime.hidden_dropout |= runtime.autograd && job.training.dropout.hidden > 0;
+  runtime.attention_dropout |= runtime.autograd && job.training.dropout.attention > 0;
+  return job;
+}
+
 }  // namespace
 
 JobCosts::JobCosts(Job job)
-    : job_(std::move(job)),
+    : job_(WithMasksKept(std::move(job))),
       device_(
           MakeRankDevice(job_.cluster, job_.training.precision, job_.num_devices, job_.runtime)),
       network_(MakeNetwork(job_.cluster, job_.num_devices)) {}

@@ -144,9 +144,11 @@ void Backend::RmsNormBackward(const NormBackwardArgs& args) {
 
 void Backend::ResidualAdd(const ResidualAddArgs& args) {
   const OpRecord record{OpKind::kResidualAdd,
-                        {args.num_rows, args.width, Flag(static_cast<bool>(args.bias))}};
+                        {args.num_rows, args.width, Flag(static_cast<bool>(args.bias)),
+                         Flag(args.dropout.probability > 0)}};
   CheckPositive(record, {args.num_rows, args.width});
   CheckPresent(record.kind, {args.x, args.residual, args.y});
+  CheckProbability(args.dropout.probability);
   const ObservedOp op(observer_, record);
   DoResidualAdd(args);
 }
@@ -303,7 +305,7 @@ void Backend::Dropout(const DropoutArgs& args) {
   const OpRecord record{OpKind::kDropout, {args.num_rows, args.width}};
   CheckPositive(record, {args.num_rows, args.width});
   CheckPresent(record.kind, {args.x, args.y});
-  TESSERA_CHECK(args.probability >= 0 && args.probability < 1, "probability ", args.probability);
+  CheckProbability(args.dropout.probability);
   const ObservedOp op(observer_, record);
   DoDropout(args);
 }

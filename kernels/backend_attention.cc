@@ -27,7 +27,7 @@ OpRecord CheckAttentionShape(OpKind kind, const Args& args, base::AttentionSums 
                          args.head_dim, static_cast<int64_t>(args.stats_kind),
                          args.key_sequence == args.sequence ? 0 : args.key_sequence,
                          /*head_dim of values=*/0, /*window=*/0, static_cast<int64_t>(args.mask),
-                         static_cast<int64_t>(sums)}};
+                         static_cast<int64_t>(sums), Flag(args.dropout.probability > 0)}};
   CheckPositive(record, {args.batch, args.sequence, args.num_heads, args.num_kv_heads,
                          args.head_dim, args.key_sequence});
   TESSERA_CHECK(args.num_heads % args.num_kv_heads == 0, base::ToString(record));
@@ -42,6 +42,7 @@ OpRecord CheckAttentionShape(OpKind kind, const Args& args, base::AttentionSums 
                 " of ", base::ToString(record));
   TESSERA_CHECK(args.out_stride >= args.num_heads * args.head_dim, "out_stride ", args.out_stride,
                 " of ", base::ToString(record));
+  CheckProbability(args.dropout.probability);
   return record;
 }
 

@@ -11,9 +11,9 @@
 #include <cstdint>
 
 #include "cost_model/base/op.h"
-#include "cost_model/base/philox.h"
 #include "cost_model/base/token_positions.h"
 #include "kernels/array.h"
+#include "kernels/dropout_args.h"
 
 namespace tessera::kernels {
 
@@ -59,13 +59,14 @@ struct NormBackwardArgs {
   int64_t num_rows = 0, width = 0;
 };
 
-// y = x + residual + bias.
+// y = x + residual + bias; with dropout, of x + bias alone: y = residual + dropout(x + bias).
 struct ResidualAddArgs {
   ConstArray x;         // [num_rows, width]
   ConstArray residual;  // [num_rows, width]
   ConstArray bias;      // [width] or absent
   Array y;              // [num_rows, width]; may alias x or residual
   int64_t num_rows = 0, width = 0;
+  RowDropout dropout;
 };
 
 // dbias[j] += sum over rows of dy[i, j].
@@ -112,6 +113,9 @@ struct RopeArgs {
 // A call may take a part of the tokens that lie in the arrays: token i of sample b is row
 // b * query_rows + i of q, out, dout, dq and the log-sum-exps, b * key_rows + i of k, v, dk and dv.
 // What is 0 by default is as said beside it; backends get it filled in.
+//
+// Dropout drops probabilities after the softmax: statistics are those without it, so that parts
+// merge as they do without.
 struct AttentionForwardArgs {
   ConstArray q;     // row stride qkv_stride
   ConstArray k, v;  // row stride kv_stride
@@ -127,6 +131,7 @@ struct AttentionForwardArgs {
   int64_t qkv_stride = 0, out_stride = 0;
   int64_t kv_stride = 0;  // 0: qkv_stride
   float scale = 1;
+  AttentionDropout dropout;
 };
 
 // Of a call that sees a part of the keys, out and the log-sum-exps are those over all of them: dq,
@@ -148,6 +153,7 @@ struct AttentionBackwardArgs {
   int64_t kv_stride = 0;   // 0: qkv_stride
   int64_t dkv_stride = 0;  // 0: dqkv_stride
   float scale = 1;
+  AttentionDropout dropout;  // as in the forward pass
 };
 
 // out[r] = table[token - vocab_begin] where the token lies in [vocab_begin, vocab_begin +
@@ -237,16 +243,13 @@ struct AdamWArgs {
   int64_t step = 1;  // from 1, for the bias correction
 };
 
-// y = x where the draw of an element is at least `probability`, times 1 / (1 - probability), else
-// 0. Element (r, c) has draw base::UniformAt(key, first_index + r * index_stride + c), so that
-// every layout drops the same. The backward pass is the same operation on the gradient.
+// y = x where an element stays, times 1 / (1 - probability), else 0. The backward pass is the same
+// operation on the gradient.
 struct DropoutArgs {
   ConstArray x;  // [num_rows, width]
   Array y;       // [num_rows, width]; may alias x
   int64_t num_rows = 0, width = 0;
-  float probability = 0;  // in [0, 1)
-  base::PhiloxKey key = {};
-  uint64_t first_index = 0, index_stride = 0;
+  RowDropout dropout;
 };
 
 // out[r] = x[source_row[r]] * scale[r], zeros where source_row is negative: tokens in the order of

@@ -42,6 +42,10 @@ inline void CheckPositive(const base::OpRecord& record, std::initializer_list<in
   }
 }
 
+inline void CheckProbability(float probability) {
+  TESSERA_CHECK(probability >= 0 && probability < 1, "dropout probability ", probability);
+}
+
 inline int64_t Flag(bool value) { return value ? 1 : 0; }
 
 // Rows may be none where it is the router that decides how many come.

@@ -10,9 +10,12 @@ namespace {
 
 using base::Concat;
 
-// What Megatron-LM drops where a program has dropout at all (Brown et al. 2020, arXiv:2005.14165,
-// and its own default).
-const char* DropoutOf(bool has_dropout) { return has_dropout ? "0.1" : "0.0"; }
+// What the training says; else what Megatron-LM drops where a program has dropout at all (Brown et
+// al. 2020, arXiv:2005.14165, and its own default).
+std::string DropoutOf(double probability, bool has_dropout) {
+  if (probability > 0) return Concat(probability);
+  return has_dropout ? "0.1" : "0.0";
+}
 
 const char* const kNotHere =
     "Not here, for you to add: data and tokenizer (--data-path, --split, --tokenizer-type, "
@@ -33,9 +36,17 @@ std::string RunText(const spec::Plan& plan) {
 spec::MegatronCommand MegatronCommandOf(const spec::Plan& plan, const spec::RuntimeSpec& runtime) {
   spec::MegatronCommand command =
       spec::WriteMegatronArguments(plan.model, plan.training, plan.parallel);
+  const spec::DropoutSpec& dropout = plan.training.dropout;
   const std::string section = "Dropout";
-  command.arguments.push_back({section, "attention_dropout", DropoutOf(runtime.attention_dropout)});
-  command.arguments.push_back({section, "hidden_dropout", DropoutOf(runtime.hidden_dropout)});
+  command.arguments.push_back(
+      {section, "attention_dropout", DropoutOf(dropout.attention, runtime.attention_dropout)});
+  command.arguments.push_back(
+      {section, "hidden_dropout", DropoutOf(dropout.hidden, runtime.hidden_dropout)});
+  if (dropout.embedding != dropout.hidden) {
+    command.warnings.push_back(Concat("Embeddings are dropped like hidden states there, with ",
+                                      command.arguments.back().value, " instead of ",
+                                      dropout.embedding, "."));
+  }
   return command;
 }
 

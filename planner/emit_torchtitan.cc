@@ -89,6 +89,9 @@ class Writer {
     if (parallel_.attention == spec::AttentionKind::kUnfused) {
       Warn("torchtitan's attention is fused; the plan prices the unfused one.");
     }
+    if (plan_.training.dropout != spec::DropoutSpec()) {
+      Warn("torchtitan's models drop nothing: dropout is left out.");
+    }
   }
 
   void WriteModel() {

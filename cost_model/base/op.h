@@ -16,14 +16,15 @@ enum class OpKind : uint8_t {
   kLayerNormBackward,  // num_rows, width, adds_residual (0|1)
   kRmsNormForward,     // num_rows, width
   kRmsNormBackward,    // num_rows, width, adds_residual (0|1)
-  kResidualAdd,        // num_rows, width, has_bias (0|1)
+  kResidualAdd,        // num_rows, width, has_bias (0|1), drops (0|1): of the sum's first term
   kBiasGrad,           // num_rows, width
   kSwiGluForward,      // num_rows, width (of the output), weighted (0|1): by a factor for each row
   kSwiGluBackward,     // num_rows, width (of the output), weighted (0|1)
   kRope,               // num_rows, num_heads (q and k together), head_dim, inverse (0|1)
   // batch, sequence, num_heads, num_kv_heads, head_dim (of queries and keys), AttentionStats; then,
   // where they differ from the plain case: sequence of keys and values (0: as the queries'),
-  // head_dim of values (0: as the keys'), window (0: none), AttentionMask, AttentionSums.
+  // head_dim of values (0: as the keys'), window (0: none), AttentionMask, AttentionSums, drops
+  // (0|1) probabilities.
   kAttentionForward,
   kAttentionBackward,
   kEmbeddingForward,    // num_rows, width, vocab rows held here
@@ -100,7 +101,7 @@ enum class AttentionSums : uint8_t { kNone, kKeysAndValues, kAll };
 
 enum class ReduceOp : uint8_t { kSum, kMax, kMin, kAvg };
 
-using OpDims = std::array<int64_t, 11>;
+using OpDims = std::array<int64_t, 12>;
 
 struct OpRecord {
   OpKind kind = OpKind::kFill;

@@ -6,12 +6,6 @@
 namespace tessera::base {
 namespace {
 
-constexpr uint32_t kMultiplier0 = 0xD2511F53;
-constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9;
-constexpr uint32_t kWeyl1 = 0xBB67AE85;
-constexpr int kNumRounds = 10;
-
 PhiloxCounter Block(PhiloxKey key, uint64_t block) {
   return Philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0}, key);
 }
@@ -34,15 +28,15 @@ std::array<float, 4> NormalBlock(PhiloxKey key, uint64_t block) {
 }  // namespace
 
 PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
-  for (int round = 0; round < kNumRounds; ++round) {
-    const uint64_t product0 = static_cast<uint64_t>(kMultiplier0) * counter[0];
-    const uint64_t product1 = static_cast<uint64_t>(kMultiplier1) * counter[2];
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t product0 = static_cast<uint64_t>(kPhiloxMultiplier0) * counter[0];
+    const uint64_t product1 = static_cast<uint64_t>(kPhiloxMultiplier1) * counter[2];
     counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
                static_cast<uint32_t>(product1),
                static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
                static_cast<uint32_t>(product0)};
-    key[0] += kWeyl0;
-    key[1] += kWeyl1;
+    key[0] += kPhiloxWeyl0;
+    key[1] += kPhiloxWeyl1;
   }
   return counter;
 }

@@ -12,6 +12,13 @@ namespace tessera::base {
 using PhiloxCounter = std::array<uint32_t, 4>;
 using PhiloxKey = std::array<uint32_t, 2>;
 
+// Multipliers of a round's two products, and what a round adds to the key's two words.
+inline constexpr uint32_t kPhiloxMultiplier0 = 0xD2511F53;
+inline constexpr uint32_t kPhiloxMultiplier1 = 0xCD9E8D57;
+inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9;
+inline constexpr uint32_t kPhiloxWeyl1 = 0xBB67AE85;
+inline constexpr int kPhiloxRounds = 10;
+
 PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key);
 
 // 64-bit key of (seed, name): FNV-1a over the name, mixed with the seed.

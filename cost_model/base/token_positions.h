@@ -15,6 +15,12 @@ struct TokenPositions {
   constexpr int64_t Of(int64_t token) const {
     return token + (token < num_early ? early_shift : late_shift);
   }
+  // Of the rank's tokens from `first` on.
+  constexpr TokenPositions From(int64_t first) const {
+    return {.num_early = num_early - first,
+            .early_shift = early_shift + first,
+            .late_shift = late_shift + first};
+  }
 };
 
 }  // namespace tessera::base

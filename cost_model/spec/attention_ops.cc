@@ -84,7 +84,7 @@ void WriteLatentBackward(OpWriter& write) {
     write.ColumnParallelBackward(query_width, shape.hidden);
   }
   // The two gradients of the norm's output meet.
-  write.ResidualAdd(/*has_bias=*/false);
+  write.Sum();
 }
 
 }  // namespace
@@ -106,6 +106,7 @@ void WriteAttentionForward(OpWriter& write, const LayerForm& form) {
 void WriteAttentionBackward(OpWriter& write, const LayerForm& form, Recompute recompute) {
   const ModelSpec& model = write.model();
   const LocalShape& shape = write.shape();
+  write.BranchGradient();
   write.BiasGrad(model.attention_output_bias, shape.local_tokens, shape.hidden);
   write.GatherTokens();
   write.DataGradient(shape.tokens, shape.hidden, shape.attention_width);

@@ -165,11 +165,12 @@ class CoreWriter {
                            ? base::AttentionStats::kLogSumExp
                            : base::AttentionStats::kProbabilities;
     // Sizes like the plain case's are left out.
-    write_.Add(kind_,
-               {shape_.batch, part.num_queries, heads.queries, heads.keys, shape_.head_dim,
-                static_cast<int64_t>(stats), part.num_keys == part.num_queries ? 0 : part.num_keys,
-                shape_.value_head_dim == shape_.head_dim ? 0 : shape_.value_head_dim, window_,
-                static_cast<int64_t>(part.mask), static_cast<int64_t>(sums)});
+    write_.Add(
+        kind_,
+        {shape_.batch, part.num_queries, heads.queries, heads.keys, shape_.head_dim,
+         static_cast<int64_t>(stats), part.num_keys == part.num_queries ? 0 : part.num_keys,
+         shape_.value_head_dim == shape_.head_dim ? 0 : shape_.value_head_dim, window_,
+         static_cast<int64_t>(part.mask), static_cast<int64_t>(sums), shape_.drops_attention});
   }
 
   OpWriter& write_;

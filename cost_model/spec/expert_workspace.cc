@@ -40,6 +40,8 @@ class Passes {
     const int64_t hidden = RowBytes(shape_.expert_rows, shape_.hidden);
     const int64_t activation = RowBytes(shape_.expert_rows, shape_.expert_ffn);
     const int64_t tokens = RowBytes(shape_.local_tokens, shape_.hidden);
+    // The gradient that dropout leaves stays to the end.
+    const int64_t branch = shape_.drops_hidden ? tokens : 0;
     // With a shared expert its gradient of the tokens waits for the others.
     const int64_t held = Choices() * kValueBytes + tokens + (shape_.shared_ffn > 0 ? tokens : 0);
     const int64_t rows_left = puts_off_ ? hidden : 0;  // the gradient of the experts' output
@@ -49,7 +51,7 @@ class Passes {
                                             values + rows_left + First() + hidden,
                                             values + rows_left + first_left + MostOf(Combination()),
                                             rows_left + first_left + tokens + Logits()});
-    return std::max(routed, SharedBackward());
+    return branch + std::max(routed, SharedBackward());
   }
 
   int64_t Left() const {

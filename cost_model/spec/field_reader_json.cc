@@ -22,14 +22,17 @@ std::string Expected(const char* what, const Range<T>& range) {
   if (has_minimum) {
     text += Concat(range.above_minimum ? " above " : " of at least ", range.minimum);
   }
-  if (has_maximum) text += Concat(has_minimum ? " and" : "", " at most ", range.maximum);
+  if (has_maximum) {
+    text += Concat(has_minimum ? " and" : "", range.below_maximum ? " below " : " at most ",
+                   range.maximum);
+  }
   return text;
 }
 
 template <typename T>
 bool Contains(const Range<T>& range, T value) {
   return (range.above_minimum ? value > range.minimum : value >= range.minimum) &&
-         value <= range.maximum;
+         (range.below_maximum ? value < range.maximum : value <= range.maximum);
 }
 
 // JSON knows one kind of number: 8e10 is an integer too. Beyond 2^53 a double may not be exact.

@@ -16,12 +16,13 @@ namespace tessera::spec {
 
 enum class Presence : uint8_t { kRequired, kOptional };
 
-// Both bounds included, but for `above_minimum`.
+// Both bounds included, but for `above_minimum` and `below_maximum`.
 template <typename T>
 struct Range {
   T minimum = std::numeric_limits<T>::lowest();
   T maximum = std::numeric_limits<T>::max();
   bool above_minimum = false;
+  bool below_maximum = false;
 };
 using IntegerRange = Range<int64_t>;
 using NumberRange = Range<double>;
@@ -32,6 +33,7 @@ inline constexpr IntegerRange kSizeRange = {.minimum = 1,
 inline constexpr IntegerRange kCountRange = {.minimum = 0};
 inline constexpr NumberRange kPositive = {.minimum = 0, .above_minimum = true};
 inline constexpr NumberRange kNotNegative = {.minimum = 0};
+inline constexpr NumberRange kDropoutRange = {.minimum = 0, .maximum = 1, .below_maximum = true};
 inline constexpr NumberRange kFraction = {.minimum = 0, .maximum = 1, .above_minimum = true};
 
 class FieldVisitor {

@@ -35,6 +35,10 @@ class HuggingFaceConfig {
     if (!IsNull(reader_.Take(key))) reader_.Number(key, value, kPositive);
     return value;
   }
+  // Of dropout; stays as it is where the key is absent.
+  void Dropout(const std::string& key, double& probability) {
+    if (!IsNull(reader_.Take(key))) reader_.Number(key, probability, kDropoutRange);
+  }
   bool FlagOr(const std::string& key, bool value) {
     if (!IsNull(reader_.Take(key))) reader_.Flag(key, value);
     return value;

@@ -171,9 +171,20 @@ ModelSpec ReadRotaryFamily(Config& config, const FamilyDefaults& defaults) {
   return model;
 }
 
+void ReadDropout(Config& config, const std::string& model_type, DropoutSpec& dropout) {
+  if (model_type == "gpt2") {
+    config.Dropout("resid_pdrop", dropout.hidden);
+    config.Dropout("attn_pdrop", dropout.attention);
+    config.Dropout("embd_pdrop", dropout.embedding);
+  } else {
+    config.Dropout("attention_dropout", dropout.attention);
+  }
+}
+
 }  // namespace
 
-ModelSpec ModelFromHuggingFace(const json& document, const std::string& file) {
+ModelSpec ModelFromHuggingFace(const json& document, const std::string& file,
+                               TrainingSpec* training) {
   Config config(document, file);
   std::vector<std::string> types = {"gpt2"};
   for (const FamilyDefaults& family : kRotaryFamilies) types.emplace_back(family.model_type);
@@ -185,6 +196,8 @@ ModelSpec ModelFromHuggingFace(const json& document, const std::string& file) {
     if (type == family.model_type) model = ReadRotaryFamily(config, family);
   }
   if (!model) config.Fail("model_type", '"' + type + '"', QuotedList(types));
+  DropoutSpec ignored;
+  ReadDropout(config, type, training != nullptr ? training->dropout : ignored);
 
   // config.json says little: its folder is named after the model.
   const std::filesystem::path path(file);

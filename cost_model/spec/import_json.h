@@ -6,13 +6,16 @@
 #include <vector>
 
 #include "cost_model/spec/parallel_spec.h"
+#include "cost_model/spec/training_spec.h"
 
 namespace tessera::spec {
 
 // A Hugging Face config.json of model_type gpt2, llama, mistral, qwen2 or mixtral, with the
-// defaults of the transformers library. Keys that do not change the mathematics are skipped,
-// dropout among them; a value that asks for mathematics we do not have is a base::ConfigError.
-ModelSpec ModelFromHuggingFace(const nlohmann::json& document, const std::string& file);
+// defaults of the transformers library. Keys that do not change the mathematics are skipped; a value
+// that asks for mathematics we do not have is a base::ConfigError. Dropout that it names goes into
+// `training`, null for none.
+ModelSpec ModelFromHuggingFace(const nlohmann::json& document, const std::string& file,
+                               TrainingSpec* training);
 
 // Megatron-LM arguments by their long names, flat or grouped in sections, with underscores or
 // dashes. Absent ones take Megatron-LM's defaults for GPT; a vocabulary that is not given is

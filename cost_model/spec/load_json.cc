@@ -77,7 +77,7 @@ ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training, Par
     case ModelFormat::kOwn:
       return ModelFromJson(document, path);
     case ModelFormat::kHuggingFace:
-      return ModelFromHuggingFace(document, path);
+      return ModelFromHuggingFace(document, path, training);
     case ModelFormat::kMegatron:
       break;
   }

@@ -16,13 +16,12 @@ namespace {
 using base::Concat;
 using nlohmann::json;
 
-// Arguments of runs that touch neither the mathematics of a step nor its layout; dropout and the
-// auxiliary losses of experts, which no model here has.
+// Arguments of runs that touch neither the mathematics of a step nor its layout, and the auxiliary
+// losses of experts, which no model here has.
 const std::vector<std::string> kSkipped = {"apply_query_key_layer_scaling",
                                            "apply_rope_fusion",
                                            "async_save",
                                            "async_tensor_model_parallel_allreduce",
-                                           "attention_dropout",
                                            "attention_softmax_in_fp32",
                                            "bias_dropout_fusion",
                                            "bias_gelu_fusion",
@@ -41,7 +40,6 @@ const std::vector<std::string> kSkipped = {"apply_query_key_layer_scaling",
                                            "exit_interval",
                                            "finetune",
                                            "gradient_accumulation_fusion",
-                                           "hidden_dropout",
                                            "initial_loss_scale",
                                            "load",
                                            "log_interval",

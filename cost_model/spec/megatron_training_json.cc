@@ -182,6 +182,16 @@ void VisitOptimizer(MegatronFields& fields, TrainingSpec& training) {
   fields.Number("clip_grad", optimizer.clip_grad, {"clip_grad"}, kept, kNotNegative);
 }
 
+// Megatron-LM's hidden dropout is also that of the embeddings. Its default of 0.1 holds for nobody
+// else: absent arguments leave dropout as it is. What is written depends on the program, too: see
+// the planner's emission.
+void ReadDropout(MegatronFields& fields, DropoutSpec& dropout) {
+  const std::optional<double> kept;
+  fields.Number("hidden_dropout", dropout.hidden, {"hidden_dropout"}, kept, kDropoutRange);
+  fields.Number("embedding_dropout", dropout.embedding, {"hidden_dropout"}, kept, kDropoutRange);
+  fields.Number("attention_dropout", dropout.attention, {"attention_dropout"}, kept, kDropoutRange);
+}
+
 }  // namespace
 
 void VisitMegatronTraining(MegatronFields& fields, TrainingSpec& training) {
@@ -194,6 +204,7 @@ void VisitMegatronTraining(MegatronFields& fields, TrainingSpec& training) {
   fields.Integer("seed", training.seed, {"seed"}, kept, kCountRange);
   VisitPrecision(fields, training);
   VisitOptimizer(fields, training);
+  if (fields.is_reading()) ReadDropout(fields, training.dropout);
 }
 
 }  // namespace tessera::spec

@@ -166,7 +166,7 @@ void WriteMoeDown(OpWriter& write) {
   if (shape.shared_ffn > 0) {
     write.Linear(shape.tokens, shape.hidden, shape.shared_ffn);
     write.ReducePartialSums();
-    write.ResidualAdd(/*has_bias=*/false);  // onto the routed experts' sum
+    write.Sum();  // onto the routed experts'
   }
   write.ResidualAdd(/*has_bias=*/false);
 }
@@ -183,8 +183,8 @@ void WriteMoeBackward(OpWriter& write) {
   write.DataGradient(shape.local_tokens, moe.num_experts, shape.hidden);
   write.WeightGradient(shape.local_tokens, moe.num_experts, shape.hidden);
   // Gradients of the norm's output meet: router and experts, and the shared expert.
-  write.ResidualAdd(/*has_bias=*/false);
-  if (shape.shared_ffn > 0) write.ResidualAdd(/*has_bias=*/false);
+  write.Sum();
+  if (shape.shared_ffn > 0) write.Sum();
 }
 
 }  // namespace
@@ -210,6 +210,7 @@ void WriteMlpDown(OpWriter& write, const LayerForm& form) {
 }
 
 void WriteMlpBackward(OpWriter& write, const LayerForm& form) {
+  write.BranchGradient();
   if (form.has_experts) {
     WriteMoeBackward(write);
   } else {

@@ -89,6 +89,7 @@ void WriteLossBackward(OpWriter& write, bool adds_residual) {
 void WriteMultiTokenForward(OpWriter& write) {
   const LocalShape& shape = write.shape();
   WriteWordEmbeddingForward(write);
+  if (shape.drops_embedding) write.Dropout();
   write.NormForward();
   write.NormForward();
   write.GatherTokens(2 * shape.hidden);
@@ -107,6 +108,7 @@ void WriteMultiTokenBackward(OpWriter& write) {
   write.ColumnParallelBackward(columns, 2 * shape.hidden);
   write.NormBackward(/*adds_residual=*/true);
   write.NormBackward(/*adds_residual=*/false);
+  if (shape.drops_embedding) write.Dropout();
   WriteWordEmbeddingBackward(write);
 }
 
@@ -159,6 +161,9 @@ LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
   shape.context_rank = context_rank.value_or(PricedContextRank(parallel));
   shape.positions = ContextPositions(parallel, training.sequence_length, shape.context_rank);
   if (model.moe) FillExpertShape(*model.moe, parallel, shape);
+  shape.drops_hidden = training.dropout.hidden > 0;
+  shape.drops_attention = training.dropout.attention > 0;
+  shape.drops_embedding = training.dropout.embedding > 0;
   return shape;
 }
 
@@ -187,11 +192,13 @@ void AppendEmbeddingForward(const ModelSpec& model, const ParallelSpec& parallel
   if (model.position == PositionKind::kLearned) {
     write.Add(OpKind::kPositionForward, {shape.local_tokens, shape.hidden});
   }
+  if (shape.drops_embedding) write.Dropout();
 }
 
 void AppendEmbeddingBackward(const ModelSpec& model, const ParallelSpec& parallel,
                              const LocalShape& shape, std::vector<Op>& ops) {
   OpWriter write(model, parallel, shape, ops);
+  if (shape.drops_embedding) write.Dropout();
   if (model.position == PositionKind::kLearned) {
     write.Add(OpKind::kPositionBackward, {shape.local_tokens, shape.hidden});
   }

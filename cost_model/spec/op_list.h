@@ -46,6 +46,8 @@ struct LocalShape {
   int64_t expert_ffn = 0;        // width of an expert here
   int64_t shared_ffn = 0;        // width of the shared expert here
   bool sorts_by_expert = false;  // rows that arrive are put in the order of their experts
+  // Whether training drops anything: DropoutSpec.
+  bool drops_hidden = false, drops_attention = false, drops_embedding = false;
 };
 // Context ranks run different operations of the same sizes in sum: `context_rank` says whose, none
 // those of the priced one (context_tokens.h). REQUIRES: FindViolations is empty.

@@ -84,9 +84,13 @@ void OpWriter::RmsNormBackward(int64_t rows, int64_t width) {
   Add(OpKind::kRmsNormBackward, {rows, width});
 }
 
+void OpWriter::Sum() { Add(OpKind::kResidualAdd, {shape_.local_tokens, shape_.hidden}); }
+
 void OpWriter::ResidualAdd(bool has_bias) {
-  Add(OpKind::kResidualAdd, {shape_.local_tokens, shape_.hidden, has_bias});
+  Add(OpKind::kResidualAdd, {shape_.local_tokens, shape_.hidden, has_bias, shape_.drops_hidden});
 }
+
+void OpWriter::Dropout() { Add(OpKind::kDropout, {shape_.local_tokens, shape_.hidden}); }
 
 void OpWriter::BiasGrad(bool has_bias, int64_t rows, int64_t width) {
   if (has_bias) Add(OpKind::kBiasGrad, {rows, width});

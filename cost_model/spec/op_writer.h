@@ -58,7 +58,14 @@ class OpWriter {
   void NormBackward(bool adds_residual);
   void RmsNormForward(int64_t rows, int64_t width);
   void RmsNormBackward(int64_t rows, int64_t width);
+  // Of two tensors; and of a branch, with dropout where hidden states are dropped.
+  void Sum();
   void ResidualAdd(bool has_bias);
+  // On this rank's own tokens; with BranchGradient of the gradient that enters a branch.
+  void Dropout();
+  void BranchGradient() {
+    if (shape_.drops_hidden) Dropout();
+  }
   void BiasGrad(bool has_bias, int64_t rows, int64_t width);
 
   // Entering a column-parallel product: under sequence parallelism the tokens, `width` wide, are

@@ -86,4 +86,9 @@ int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parall
   return training.global_batch_size / (parallel.micro_batch_size * parallel.data_parallel_size);
 }
 
+int64_t FirstSampleOf(const ParallelSpec& parallel, int microbatch, int data_rank) {
+  return (static_cast<int64_t>(microbatch) * parallel.data_parallel_size + data_rank) *
+         parallel.micro_batch_size;
+}
+
 }  // namespace tessera::spec

@@ -93,6 +93,9 @@ int MicrobatchGroupSize(const ParallelSpec& parallel);
 int64_t SamplesPerRound(const ParallelSpec& parallel);
 // Micro-batches of one step on one pipeline. REQUIRES: FindViolations is empty.
 int64_t NumMicrobatches(const TrainingSpec& training, const ParallelSpec& parallel);
+// First sample, of the step's, of a micro-batch of a data rank: samples go to data ranks in turn, a
+// micro-batch each, so that the global batch does not depend on the layout.
+int64_t FirstSampleOf(const ParallelSpec& parallel, int microbatch, int data_rank);
 
 // A broken rule or limit. `needed` and `available` carry the two numbers that clash.
 struct Violation {

@@ -31,7 +31,8 @@ struct RuntimeSpec {
   bool fused_permute = true;        // of routed rows; else sums by scattered additions
   bool fused_optimizer = true;
   bool fused_gradient_accumulation = true;  // weight gradients added to by the product itself
-  bool hidden_dropout = false;              // masks of a byte an element are kept
+  // Dropout whose masks are kept, a byte an element; the engine draws its masks again.
+  bool hidden_dropout = false;
   bool attention_dropout = false;
   // Queries, keys and values, the attention's output and the gradients of both are copied to
   // contiguous memory.

@@ -175,6 +175,12 @@ void VisitDocumentEnds(FieldVisitor& fields, TrainingSpec& training) {
   fields.Flag("eod_mask_loss", training.eod_mask_loss, kOptional);
 }
 
+void VisitDropout(FieldVisitor& fields, DropoutSpec& dropout) {
+  fields.Number("hidden_dropout", dropout.hidden, kDropoutRange, kOptional);
+  fields.Number("attention_dropout", dropout.attention, kDropoutRange, kOptional);
+  fields.Number("embedding_dropout", dropout.embedding, kDropoutRange, kOptional);
+}
+
 void VisitTime(FieldVisitor& fields, TimeBreakdown& time) {
   // Derived: the sum of the section "compute" beside this one.
   double compute_s = time.Compute();
@@ -281,6 +287,7 @@ void VisitTraining(FieldVisitor& fields, TrainingSpec& training) {
   fields.Object("optimizer", [&](FieldVisitor& section) {
     VisitOptimizer(section, training.optimizer, Presence::kRequired);
   });
+  VisitDropout(fields, training.dropout);
 }
 
 void VisitHyperparameters(FieldVisitor& fields, TrainingSpec& training) {
@@ -290,6 +297,7 @@ void VisitHyperparameters(FieldVisitor& fields, TrainingSpec& training) {
   VisitOptional(fields, "batch_ramp", training.batch_ramp, VisitBatchRamp);
   fields.Integer("seq_length", training.sequence_length, kSizeRange, kOptional);
   VisitOptimizer(fields, training.optimizer, kOptional);
+  VisitDropout(fields, training.dropout);
   fields.Unsigned("seed", training.seed, kOptional);
   VisitDocumentEnds(fields, training);
 }

@@ -9,7 +9,7 @@ namespace tessera::spec {
 
 void VisitModel(FieldVisitor& fields, ModelSpec& model);
 void VisitCluster(FieldVisitor& fields, ClusterSpec& cluster);
-// Every key of a plan's training section is there.
+// Every key of a plan's training section is there, but those of dropout may be absent.
 void VisitTraining(FieldVisitor& fields, TrainingSpec& training);
 // The flat hyper-parameter file: every key optional.
 void VisitHyperparameters(FieldVisitor& fields, TrainingSpec& training);

@@ -17,8 +17,8 @@ std::string PresetPath(const std::string& kind, const std::string& name);  // ""
 
 // A preset's name, a file of ours, a Hugging Face config.json (or its folder), or Megatron-LM's
 // arguments as JSON, YAML or plain text ("--num-layers 96 ..."). Megatron-style files may hold
-// layout and training keys as well; those found go into `training` and `parallel` when not null,
-// and names of the keys set into `keys_set`. The text of a run's whole command line sets every key
+// layout and training keys as well, a config.json dropout; those found go into `training` and
+// `parallel` when not null, and names of the keys set into `keys_set`. The text of a run's whole command line sets every key
 // of the layout: arguments that it lacks have Megatron-LM's defaults.
 ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nullptr,
                     ParallelSpec* parallel = nullptr, std::vector<std::string>* keys_set = nullptr);
@@ -26,8 +26,9 @@ ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nu
 ClusterSpec LoadCluster(const std::string& name_or_path);
 RuntimeSpec LoadRuntime(const std::string& name_or_path);
 // Hyper-parameter file: keys steps, global_batch_size, batch_ramp {start_batch_size, increment,
-// samples}, seq_length, seed, eod_token, eod_mask_loss and those of OptimizerSpec; all optional;
-// those absent keep their value in `training`.
+// samples}, seq_length, seed, eod_token, eod_mask_loss, hidden_dropout, attention_dropout,
+// embedding_dropout and those of OptimizerSpec; all optional; those absent keep their value in
+// `training`.
 void LoadHyperparameters(const std::string& path, TrainingSpec& training);
 
 std::string WriteModel(const ModelSpec& model);

@@ -88,6 +88,16 @@ struct BatchRamp {
   bool operator==(const BatchRamp&) const = default;
 };
 
+// Shares of what dropout zeroes in training, each in [0, 1). Masks are drawn by counter
+// (base/philox.h): they depend on seed, step, sample, layer and element alone, and the backward
+// pass draws them again instead of keeping them.
+struct DropoutSpec {
+  double hidden = 0;     // of what attention and MLP, or experts, add to the residual stream
+  double attention = 0;  // of the probabilities of attention
+  double embedding = 0;  // of the embeddings, positions included
+  bool operator==(const DropoutSpec&) const = default;
+};
+
 struct TrainingSpec {
   int64_t global_batch_size = 1;  // samples of one optimizer step
   int64_t sequence_length = 0;    // tokens of one sample
@@ -98,6 +108,7 @@ struct TrainingSpec {
   int64_t eod_token = -1;      // that ends a document; -1: not known
   bool eod_mask_loss = false;  // what follows an eod_token is not learned: the next document
   OptimizerSpec optimizer;
+  DropoutSpec dropout;
   bool operator==(const TrainingSpec&) const = default;
 };
 

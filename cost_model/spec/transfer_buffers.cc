@@ -104,8 +104,11 @@ TransferBuffers TransferBuffersOf(const PipelineSchedule& schedule, int stage, i
 std::vector<TransferBuffers> TransferBuffersOf(const ParallelSpec& parallel,
                                                int64_t num_microbatches) {
   std::vector<TransferBuffers> by_stage;
-  const bool waits_by_pass =
-      parallel.schedule != ScheduleKind::kInterleaved && !parallel.overlap_pp_comm;
+  // The passes of a stage without layers take less than the two messages of an exchange.
+  const std::vector<int>& layers = parallel.layers_per_virtual_stage;
+  const bool has_layers_everywhere = std::find(layers.begin(), layers.end(), 0) == layers.end();
+  const bool waits_by_pass = parallel.schedule != ScheduleKind::kInterleaved &&
+                             !parallel.overlap_pp_comm && has_layers_everywhere;
   if (waits_by_pass) {
     const std::vector<int64_t> none(parallel.virtual_pipeline_size, 0);
     by_stage.assign(parallel.pipeline_parallel_size, {none, none});

@@ -25,7 +25,7 @@ TransferBuffers TransferBuffersOf(const PipelineSchedule& schedule, int stage, i
 
 // The same of a layout, of which all its micro-batches after the first rounds are left out: by
 // stage. Nothing is held beside passes, and exchanges take no more than passes do, where transfers
-// are waited for one by one, next to the pass that they belong to.
+// are waited for one by one, next to the pass that they belong to, and every stage has layers.
 std::vector<TransferBuffers> TransferBuffersOf(const ParallelSpec& parallel,
                                                int64_t num_microbatches);
 

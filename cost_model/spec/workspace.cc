@@ -53,16 +53,22 @@ PassWorkspace PassWorkspaceOf(const ModelSpec& model, const TrainingSpec& traini
   const bool puts_off = parallel.schedule == ScheduleKind::kZeroBubbleH1;
   const int64_t operand = puts_off ? gathered : 0;
   const int64_t input = parallel.overlap_tp_comm ? gathered : 0;
+  // Where it is gathered the gathered form is the operand.
+  const int64_t branch = shape.drops_hidden ? gradient : 0;
+  const int64_t branch_operand = puts_off && !shape.sequence_parallel ? branch : 0;
   const int64_t left_by_mlp =
       puts_off ? t * first_mlp_width + (shape.sequence_parallel ? 2 * gathered : gradient) : 0;
-  const int64_t mlp = std::max(gathered + t * (is_gated ? 3 * shape.ffn : shape.ffn),
-                               operand + input + t * first_mlp_width + partial_sums);
+  const int64_t mlp =
+      std::max(branch + gathered + t * (is_gated ? 3 * shape.ffn : shape.ffn),
+               branch_operand + operand + input + t * first_mlp_width + partial_sums);
   const CoreWorkspace core = CoreWorkspaceOf(parallel, shape);
   const int64_t core_bytes = std::max(
       core.backward_bytes, parallel.recompute == Recompute::kSelective ? core.recomputed_bytes : 0);
-  const int64_t attention_bytes = std::max(
-      {(gathered + t * shape.attention_width) * element_bytes, operand * element_bytes + core_bytes,
-       (operand + input + t * shape.qkv_width + partial_sums) * element_bytes});
+  const int64_t kept = branch_operand + operand;
+  const int64_t attention_bytes =
+      std::max({(branch + gathered + t * shape.attention_width) * element_bytes,
+                kept * element_bytes + core_bytes,
+                (kept + input + t * shape.qkv_width + partial_sums) * element_bytes});
   const int64_t recomputed_bytes = parallel.recompute == Recompute::kFull ? core.forward_bytes : 0;
   const auto bytes = [&](int64_t forward, int64_t backward) {
     return PassWorkspace::Bytes{forward * element_bytes, backward * element_bytes};

@@ -55,6 +55,9 @@ int64_t ChunkWorkspaceBytes(const ModelSpec& model, const PassWorkspace& workspa
 // Where weight passes are put off, what their products read stays until the layer's backward pass
 // ends: G more with each of the MLP's lines, and beside the attention's G more and what the MLP
 // leaves, T w + 2 G or T w + L h.
+// With hidden dropout the gradient that enters a branch is a tensor of its own: L h more with the
+// gradients within the MLP and with that of the attention's output, and with all other lines where
+// a product that is put off reads it as it is.
 // With overlap_tp_comm the input is gathered beside partial sums of its gradient: G more there, of
 // the head too.
 // Of the embedding and of the head partial sums T h (+ L h), or the gradient with its gathered

@@ -115,7 +115,7 @@ void AddStateFlags(CLI::App& command, Flags& flags) {
 void AddRunFlags(CLI::App& command, Flags& flags) {
   command.add_option("--plan", flags.plan, "Plan file of `tessera plan --out`")->required();
   command.add_option("--hyperparameters", flags.hyperparameters,
-                     "JSON with lr, min_lr, steps, ... over those of the plan");
+                     "JSON with lr, min_lr, steps, hidden_dropout, ... over those of the plan");
   command.add_option("--steps", flags.steps, "Train up to this step")
       ->check(CLI::Range(int64_t{1}, kMaxSteps));
   command.add_option("--metrics", flags.metrics, "Write a JSON line for each step here");

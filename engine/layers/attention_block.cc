@@ -15,7 +15,8 @@ std::string Prefix(int layer) { return "layers." + std::to_string(layer) + ".att
 
 AttentionBlock::AttentionBlock(const LayerContext& context, const ParameterStore& store, int layer)
     : context_(context),
-      core_(MakeAttentionCore(context)),
+      core_(MakeAttentionCore(context, Prefix(layer) + "probabilities")),
+      end_(context, Prefix(layer) + "output"),
       norm_(context, store, Prefix(layer) + "norm"),
       qkv_weight_(store.Get(Prefix(layer) + "q.weight")),
       qkv_bias_(store.GetOptional(Prefix(layer) + "q.bias")),
@@ -42,18 +43,17 @@ Buffer AttentionBlock::Forward(kernels::ConstArray x, AttentionStash& stash) con
   LinearForward(context_, {shape.tokens, shape.hidden, shape.attention_width},
                 stash.core.output.array(), output_weight_.weight, nullptr, partial.part());
   Buffer y = partial.Reduce();
-  context_.backend.ResidualAdd({.x = y.array(),
-                                .residual = x,
-                                .bias = output_bias_.weight,
-                                .y = y.array(),
-                                .num_rows = shape.local_tokens,
-                                .width = shape.hidden});
+  end_.AddResidual(x, output_bias_.weight, y.array());
   return y;
 }
 
 void AttentionBlock::Backward(kernels::ConstArray x, AttentionStash& stash, Buffer& dy) const {
   const kernels::ConstArray residual_grad = dy.array();
-  Buffer doutput = OutputBackward(stash, dy);
+  Buffer doutput;
+  {
+    Buffer branch = end_.Gradient(dy.array());
+    doutput = OutputBackward(stash, branch ? branch : dy);
+  }
   Buffer dqkv = CoreBackward(stash, std::move(doutput));
   Buffer dnorm = QkvBackward(stash, dqkv);
   norm_.Backward(x, stash.norm, residual_grad, dnorm.array());

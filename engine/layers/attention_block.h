@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/layers/attention_core.h"
+#include "engine/layers/dropout.h"
 #include "engine/layers/norm.h"
 
 namespace tessera::engine {
@@ -20,7 +21,7 @@ class AttentionBlock {
  public:
   AttentionBlock(const LayerContext& context, const ParameterStore& store, int layer);
 
-  // Returns x + attention(norm(x)), [local_tokens, hidden].
+  // Returns x + dropout(attention(norm(x))), [local_tokens, hidden].
   Buffer Forward(kernels::ConstArray x, AttentionStash& stash) const;
   // `dy`: gradient of the result; becomes the gradient of x.
   void Backward(kernels::ConstArray x, AttentionStash& stash, Buffer& dy) const;
@@ -33,6 +34,7 @@ class AttentionBlock {
 
   const LayerContext& context_;
   std::unique_ptr<AttentionCore> core_;
+  BranchEnd end_;
   Norm norm_;
   Parameter qkv_weight_;  // q, k, v one after the other: [qkv_width, hidden]
   Parameter qkv_bias_;    // [qkv_width], null when the model has none

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cost_model/base/check.h"
+#include "engine/layers/dropout.h"
 #include "engine/layers/gathered_attention.h"
 #include "engine/layers/lone_attention.h"
 #include "engine/layers/ring_attention.h"
@@ -20,7 +21,8 @@ base::AttentionStats AttentionCore::StatsKind() const {
              : base::AttentionStats::kProbabilities;
 }
 
-kernels::AttentionForwardArgs AttentionCore::ForwardArgs(const spec::AttentionPart& part) const {
+kernels::AttentionForwardArgs AttentionCore::ForwardArgs(const spec::AttentionPart& part,
+                                                         const base::TokenPositions& keys) const {
   const spec::LocalShape& shape = context_.shape;
   return {.stats_kind = StatsKind(),
           .mask = part.mask,
@@ -33,11 +35,13 @@ kernels::AttentionForwardArgs AttentionCore::ForwardArgs(const spec::AttentionPa
           .query_rows = shape.sequence,
           .qkv_stride = shape.qkv_width,
           .out_stride = shape.attention_width,
-          .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim))};
+          .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),
+          .dropout = DropoutOfAttention(context_, part, keys, place_)};
 }
 
-kernels::AttentionBackwardArgs AttentionCore::BackwardArgs(const spec::AttentionPart& part) const {
-  const kernels::AttentionForwardArgs forward = ForwardArgs(part);
+kernels::AttentionBackwardArgs AttentionCore::BackwardArgs(const spec::AttentionPart& part,
+                                                           const base::TokenPositions& keys) const {
+  const kernels::AttentionForwardArgs forward = ForwardArgs(part, keys);
   return {.stats_kind = forward.stats_kind,
           .mask = forward.mask,
           .batch = forward.batch,
@@ -50,7 +54,8 @@ kernels::AttentionBackwardArgs AttentionCore::BackwardArgs(const spec::Attention
           .qkv_stride = forward.qkv_stride,
           .out_stride = forward.out_stride,
           .dqkv_stride = forward.qkv_stride,
-          .scale = forward.scale};
+          .scale = forward.scale,
+          .dropout = forward.dropout};
 }
 
 void AttentionCore::CopyKeysAndValues(kernels::ConstArray qkv, kernels::Array block) const {
@@ -71,15 +76,16 @@ void AttentionCore::CopyKeyValueGradients(kernels::ConstArray block, kernels::Ar
                              .y_strides = {.row = context_.shape.qkv_width}});
 }
 
-std::unique_ptr<AttentionCore> MakeAttentionCore(const LayerContext& context) {
-  if (context.shape.context_parallel_size == 1) return std::make_unique<LoneAttention>(context);
+std::unique_ptr<AttentionCore> MakeAttentionCore(const LayerContext& context, std::string place) {
+  if (context.shape.context_parallel_size == 1)
+    return std::make_unique<LoneAttention>(context, std::move(place));
   switch (context.parallel.context_kind) {
     case spec::ContextKind::kRing:
-      return std::make_unique<RingAttention>(context);
+      return std::make_unique<RingAttention>(context, std::move(place));
     case spec::ContextKind::kAllGather:
-      return std::make_unique<GatheredAttention>(context);
+      return std::make_unique<GatheredAttention>(context, std::move(place));
     case spec::ContextKind::kAllToAll:
-      return std::make_unique<SwappedAttention>(context);
+      return std::make_unique<SwappedAttention>(context, std::move(place));
   }
   base::FailCheck(__FILE__, __LINE__, "known context kind",
                   static_cast<int>(context.parallel.context_kind));

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "cost_model/spec/context_tokens.h"
 #include "engine/layers/layer_context.h"
@@ -22,7 +24,9 @@ struct CoreStash {
 
 class AttentionCore {
  public:
-  explicit AttentionCore(const LayerContext& context) : context_(context) {}
+  // `place`: in the model, of the probabilities' dropout.
+  AttentionCore(const LayerContext& context, std::string place)
+      : context_(context), place_(std::move(place)) {}
   virtual ~AttentionCore() = default;
 
   // Memory for q, k and v [tokens, qkv_width], rotated: what Forward takes.
@@ -36,10 +40,14 @@ class AttentionCore {
 
  protected:
   base::AttentionStats StatsKind() const;
-  // Arguments of a call that takes this rank's heads and a part of the tokens; arrays are left to
-  // the caller.
-  kernels::AttentionForwardArgs ForwardArgs(const spec::AttentionPart& part) const;
-  kernels::AttentionBackwardArgs BackwardArgs(const spec::AttentionPart& part) const;
+  // Arguments of a call that takes this rank's heads and a part of the tokens, with keys at these
+  // positions of their sequence; arrays are left to the caller.
+  kernels::AttentionForwardArgs ForwardArgs(const spec::AttentionPart& part,
+                                            const base::TokenPositions& keys) const;
+  kernels::AttentionBackwardArgs BackwardArgs(const spec::AttentionPart& part,
+                                              const base::TokenPositions& keys) const;
+  // Of keys in the order of their sequence.
+  static constexpr base::TokenPositions kInOrder = {};
 
   // Where k and v start in a row of q, k, v; the width of a row of keys and values, and where
   // values start in one.
@@ -53,9 +61,10 @@ class AttentionCore {
   void CopyKeyValueGradients(kernels::ConstArray block, kernels::Array dqkv) const;
 
   const LayerContext& context_;
+  const std::string place_;
 };
 
 // The layout's way.
-std::unique_ptr<AttentionCore> MakeAttentionCore(const LayerContext& context);
+std::unique_ptr<AttentionCore> MakeAttentionCore(const LayerContext& context, std::string place);
 
 }  // namespace tessera::engine

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/layers/dropout.h"
 #include "engine/layers/token_exchange.h"
 
 namespace tessera::engine {
@@ -10,12 +11,6 @@ Embedding::Embedding(const LayerContext& context, const ParameterStore& store)
     : context_(context),
       word_(store.Get("embedding.word.weight")),
       position_(store.GetOptional("embedding.position.weight")) {}
-
-int64_t Embedding::first_row() const {
-  return context_.shape.sequence_parallel
-             ? context_.groups.tensor->rank() * context_.shape.local_tokens
-             : 0;
-}
 
 Buffer Embedding::Forward(const EmbeddingStash& stash) const {
   const spec::LocalShape& shape = context_.shape;
@@ -33,21 +28,34 @@ Buffer Embedding::Forward(const EmbeddingStash& stash) const {
                                       .x = x.array(),
                                       .num_rows = shape.local_tokens,
                                       .width = shape.hidden,
-                                      .first_row = first_row(),
+                                      .first_row = context_.FirstRow(),
                                       .sequence = shape.sequence,
                                       .positions = shape.positions});
   }
+  Drop(x.array());
   return x;
+}
+
+void Embedding::Drop(kernels::Array rows) const {
+  const kernels::RowDropout dropout =
+      DropoutOfRows(context_, context_.dropout.embedding(), "embedding");
+  if (dropout.probability == 0) return;
+  context_.backend.Dropout({.x = rows,
+                            .y = rows,
+                            .num_rows = context_.shape.local_tokens,
+                            .width = context_.shape.hidden,
+                            .dropout = dropout});
 }
 
 void Embedding::Backward(EmbeddingStash& stash, const Buffer& dy) const {
   const spec::LocalShape& shape = context_.shape;
+  Drop(dy.array());
   if (position_.weight) {
     context_.backend.PositionBackward({.dx = dy.array(),
                                        .dtable = position_.grad,
                                        .num_rows = shape.local_tokens,
                                        .width = shape.hidden,
-                                       .first_row = first_row(),
+                                       .first_row = context_.FirstRow(),
                                        .sequence = shape.sequence,
                                        .positions = shape.positions});
   }

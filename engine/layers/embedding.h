@@ -1,4 +1,4 @@
-// Vocabulary-parallel word embedding, plus learned positions.
+// Vocabulary-parallel word embedding, plus learned positions; dropout.
 #pragma once
 
 #include "engine/layers/layer_context.h"
@@ -19,8 +19,7 @@ class Embedding {
   void Backward(EmbeddingStash& stash, const Buffer& dy) const;
 
  private:
-  // Row of this rank's first token among the micro-batch's.
-  int64_t first_row() const;
+  void Drop(kernels::Array rows) const;  // in place: the embeddings, or their gradient
 
   const LayerContext& context_;
   Parameter word_;      // [vocab, hidden]

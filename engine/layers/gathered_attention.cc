@@ -68,7 +68,7 @@ void GatheredAttention::Recompute(CoreStash& stash) const {
   const Buffer keys = GatherKeys(stash);
   for (const bool is_late : {false, true}) {
     const spec::AttentionPart part = Part(is_late);
-    kernels::AttentionForwardArgs args = ForwardArgs(part);
+    kernels::AttentionForwardArgs args = ForwardArgs(part, kInOrder);
     args.q = stash.qkv.array().At(part.first_query * args.qkv_stride);
     args.k = keys.array();
     args.v = keys.array().At(KeyWidth());
@@ -107,7 +107,7 @@ void GatheredAttention::AttendBackward(const CoreStash& stash, const Buffer& key
                                        kernels::Array key_sums) const {
   for (const bool is_late : {false, true}) {
     const spec::AttentionPart part = Part(is_late);
-    kernels::AttentionBackwardArgs args = BackwardArgs(part);
+    kernels::AttentionBackwardArgs args = BackwardArgs(part, kInOrder);
     args.dout = doutput.array().At(part.first_query * args.out_stride);
     args.q = stash.qkv.array().At(part.first_query * args.qkv_stride);
     args.k = keys.array();

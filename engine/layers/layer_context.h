@@ -4,6 +4,7 @@
 #include "cost_model/spec/op_list.h"
 #include "cost_model/spec/training_spec.h"
 #include "engine/comm/process_groups.h"
+#include "engine/layers/dropout_state.h"
 #include "engine/layers/weight_products.h"
 #include "engine/tensor/memory_pool.h"
 #include "engine/tensor/span_log.h"
@@ -33,7 +34,12 @@ struct LayerContext {
   SpanLog& context_comm;  // exposed context-parallel communication
   SpanLog& expert_comm;   // and that of experts
   BackwardPart& part;
+  DropoutState& dropout;
 
+  // Of this rank's tokens the first one's row among the micro-batch's.
+  int64_t FirstRow() const {
+    return shape.sequence_parallel ? groups.tensor->rank() * shape.local_tokens : 0;
+  }
   // In the activations' type.
   Buffer Activation(int64_t elements) const {
     return pool.Allocate(MemoryKind::kActivations, types.activation, elements);

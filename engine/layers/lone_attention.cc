@@ -23,7 +23,7 @@ void LoneAttention::Recompute(CoreStash& stash) const {
                     ? context_.Statistics(rows)
                     : context_.Activation(rows * shape.sequence);
   const kernels::ConstArray qkv = stash.qkv.array();
-  kernels::AttentionForwardArgs args = ForwardArgs(Whole());
+  kernels::AttentionForwardArgs args = ForwardArgs(Whole(), kInOrder);
   args.q = qkv;
   args.k = qkv.At(KeyColumn());
   args.v = qkv.At(ValueColumn());
@@ -36,7 +36,7 @@ Buffer LoneAttention::Backward(CoreStash& stash, Buffer doutput) const {
   Buffer dqkv = context_.Workspace(context_.shape.tokens * context_.shape.qkv_width,
                                    context_.OperandLifetime());
   const kernels::ConstArray qkv = stash.qkv.array();
-  kernels::AttentionBackwardArgs args = BackwardArgs(Whole());
+  kernels::AttentionBackwardArgs args = BackwardArgs(Whole(), kInOrder);
   args.dout = doutput.array();
   args.q = qkv;
   args.k = qkv.At(KeyColumn());

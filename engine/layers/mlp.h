@@ -32,14 +32,15 @@ class Mlp {
   // `dy`: gradient of the result. Returns that of `tokens`, [local_tokens, hidden]. In a pass that
   // puts weight gradients off their operands move there, `tokens` and `dy` among them.
   Buffer Backward(Buffer& tokens, MlpTensors& tensors, Buffer& dy) const;
-
- private:
+  // The same in two parts, of which the second has no need of `dy`.
   struct PreActivationGradient {
     Buffer dpre;          // [tokens, first_width]
     Buffer gate_dlogits;  // where there is a gate
   };
   PreActivationGradient DownBackward(MlpTensors& tensors, Buffer& dy) const;
   Buffer UpBackward(Buffer& tokens, PreActivationGradient gradient) const;
+
+ private:
   bool is_gated() const { return context_.model.activation == spec::ActivationKind::kSwiGlu; }
   int64_t first_width() const { return is_gated() ? 2 * ffn_ : ffn_; }
 

@@ -1,6 +1,7 @@
 // Norm, MLP, residual.
 #pragma once
 
+#include "engine/layers/dropout.h"
 #include "engine/layers/mlp.h"
 #include "engine/layers/norm.h"
 
@@ -18,15 +19,16 @@ class MlpBlock {
 
   // Up to the input of the second product: all that the backward pass reads. Reads stash.input.
   void ForwardToActivation(MlpStash& stash) const;
-  // The rest: returns stash.input + mlp(norm(stash.input)), [local_tokens, hidden], in `output`.
+  // The rest: returns stash.input + dropout(mlp(norm(stash.input))), [local_tokens, hidden], in
+  // `output`.
   Buffer ForwardFromActivation(const MlpStash& stash, Buffer output) const;
   // `dy`: gradient of the result; becomes the gradient of stash.input.
   void Backward(MlpStash& stash, Buffer& dy) const;
 
  private:
-  const LayerContext& context_;
   Norm norm_;
   Mlp mlp_;
+  BranchEnd end_;
 };
 
 }  // namespace tessera::engine

@@ -10,7 +10,8 @@ MoeBlock::MoeBlock(const LayerContext& context, const ParameterStore& store, int
       norm_(context, store, "layers." + std::to_string(layer) + ".mlp.norm"),
       router_(context, store, layer),
       dispatch_(context),
-      experts_(context, store, layer) {
+      experts_(context, store, layer),
+      end_(context, "layers." + std::to_string(layer) + ".mlp.output") {
   if (context.shape.shared_ffn > 0) {
     shared_.emplace(context, store, "layers." + std::to_string(layer) + ".mlp.shared_expert.",
                     context.shape.shared_ffn);
@@ -37,17 +38,19 @@ Buffer MoeBlock::ForwardFromActivation(const MoeStash& stash, Buffer output) con
     const Buffer shared = shared_->Down(stash.shared, context_.LocalTokens());
     Add(shared.array(), output.array());
   }
-  Add(stash.input.array(), output.array());
+  end_.AddResidual(stash.input.array(), /*bias=*/{}, output.array());
   return output;
 }
 
 void MoeBlock::Backward(MoeStash& stash, Buffer& dy) const {
   const spec::LocalShape& shape = context_.shape;
+  Buffer branch = end_.Gradient(dy.array());
+  Buffer& doutput = branch ? branch : dy;
   Buffer dshared;
-  if (shared_) dshared = shared_->Backward(stash.norm.output, stash.shared, dy);
+  if (shared_) dshared = shared_->Backward(stash.norm.output, stash.shared, doutput);
   Buffer dweights =
       context_.Fp32Workspace(shape.local_tokens * context_.model.moe->experts_per_token);
-  Buffer dnorm = ExpertsBackward(stash, dy.array(), dweights.array());
+  Buffer dnorm = ExpertsBackward(stash, doutput.array(), dweights.array());
   const Buffer drouter = router_.Backward(stash.norm.output, stash.router, dweights.array());
   dweights.Reset();
   Add(drouter.array(), dnorm.array());

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "engine/layers/dropout.h"
 #include "engine/layers/expert_mlp.h"
 #include "engine/layers/mlp.h"
 #include "engine/layers/norm.h"
@@ -33,7 +34,7 @@ class MoeBlock {
   // Up to the input of the experts' second product: all that the backward pass reads. Reads
   // stash.input. The host waits for the router's choice.
   void ForwardToActivation(MoeStash& stash) const;
-  // The rest: returns stash.input + experts(norm(stash.input)), [local_tokens, hidden], in
+  // The rest: returns stash.input + dropout(experts(norm(stash.input))), [local_tokens, hidden], in
   // `output`.
   Buffer ForwardFromActivation(const MoeStash& stash, Buffer output) const;
   // `dy`: gradient of the result; becomes the gradient of stash.input.
@@ -49,6 +50,7 @@ class MoeBlock {
   TokenDispatch dispatch_;
   ExpertMlp experts_;
   std::optional<Mlp> shared_;
+  BranchEnd end_;
 };
 
 }  // namespace tessera::engine

@@ -4,6 +4,10 @@
 
 namespace tessera::engine {
 
+base::TokenPositions RingAttention::PositionsOf(int source) const {
+  return spec::ContextPositions(context_.parallel, context_.shape.sequence * size(), source);
+}
+
 std::unique_ptr<CommHandle> RingAttention::Pass(const std::vector<Passage>& passages) const {
   if (passages.empty()) return nullptr;
   Communicator& ring = *context_.groups.context;
@@ -79,7 +83,7 @@ void RingAttention::Recompute(CoreStash& stash) const {
 
 void RingAttention::AttendStep(const spec::AttentionPart& part, int source, const CoreStash& stash,
                                const Buffer& block, kernels::Array stats) const {
-  kernels::AttentionForwardArgs args = ForwardArgs(part);
+  kernels::AttentionForwardArgs args = ForwardArgs(part, PositionsOf(source));
   SetKeys(source, stash, block, args);
   args.q = stash.qkv.array().At(part.first_query * args.qkv_stride);
   args.out = stash.out.At(part.first_query * args.out_stride);
@@ -139,7 +143,7 @@ Buffer RingAttention::Backward(CoreStash& stash, Buffer doutput) const {
 void RingAttention::BackwardStep(int source, const CoreStash& stash, const Buffer& block,
                                  const Buffer& doutput, const Sums& sums) const {
   const spec::AttentionPart part = spec::RingPart(rank(), source, context_.shape.sequence);
-  kernels::AttentionBackwardArgs args = BackwardArgs(part);
+  kernels::AttentionBackwardArgs args = BackwardArgs(part, PositionsOf(source));
   SetKeys(source, stash, block, args);
   args.q = stash.qkv.array().At(part.first_query * args.qkv_stride);
   args.dout = doutput.array().At(part.first_query * args.out_stride);

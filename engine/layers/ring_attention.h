@@ -40,6 +40,8 @@ class RingAttention final : public AttentionCore {
   int size() const { return context_.shape.context_parallel_size; }
   int64_t BlockElements() const { return context_.shape.tokens * KeyValueWidth(); }
 
+  // Of a rank's tokens in their sequence.
+  base::TokenPositions PositionsOf(int source) const;
   // All blocks set out together; none: null.
   std::unique_ptr<CommHandle> Pass(const std::vector<Passage>& passages) const;
   void Wait(const std::unique_ptr<CommHandle>& passing) const;

@@ -34,13 +34,8 @@ Router::Router(const LayerContext& context, const ParameterStore& store, int lay
       moe_(*context.model.moe),
       weight_(store.Get("layers." + std::to_string(layer) + ".mlp.router.weight")) {
   if (moe_.forced_uniform_routing) {
-    forced_logits_ = ForcedLogits(context.shape, moe_, first_row());
+    forced_logits_ = ForcedLogits(context.shape, moe_, context.FirstRow());
   }
-}
-
-int64_t Router::first_row() const {
-  const spec::LocalShape& shape = context_.shape;
-  return shape.sequence_parallel ? context_.groups.tensor->rank() * shape.local_tokens : 0;
 }
 
 void Router::Forward(kernels::ConstArray tokens, RouterStash& stash) const {
@@ -78,7 +73,7 @@ void Router::CountChoices(RouterStash& stash) const {
                                 .num_rows = shape.local_tokens,
                                 .num_experts = moe_.num_experts,
                                 .num_chosen = moe_.experts_per_token,
-                                .first_row = first_row(),
+                                .first_row = context_.FirstRow(),
                                 .sequence = shape.sequence,
                                 .num_sequences = shape.batch});
   const auto add_up = [&](Communicator& group, SpanLog& log) {
@@ -111,7 +106,7 @@ Buffer Router::Backward(Buffer& tokens, const RouterStash& stash,
        .num_rows = linear.rows,
        .num_experts = linear.out,
        .num_chosen = moe_.experts_per_token,
-       .first_row = first_row(),
+       .first_row = context_.FirstRow(),
        .sequence = shape.sequence,
        .sequence_tokens = shape.sequence * context_.parallel.context_parallel_size,
        .normalize = moe_.normalized_router_weights,

@@ -33,8 +33,6 @@ class Router {
 
  private:
   void CountChoices(RouterStash& stash) const;
-  // Of this rank's first token, in the order of its micro-batch's tokens.
-  int64_t first_row() const;
   bool balances() const { return moe_.auxiliary_loss_coefficient > 0; }
 
   const LayerContext& context_;

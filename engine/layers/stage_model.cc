@@ -26,10 +26,16 @@ Buffer StageModel::CopyTokens(const int32_t* host) const {
   return device;
 }
 
+void StageModel::TellSamples(int microbatch) const {
+  context_.dropout.first_sample =
+      spec::FirstSampleOf(context_.parallel, microbatch, context_.groups.coord.data);
+}
+
 Buffer StageModel::Forward(int microbatch, const Microbatch& data, Buffer input) {
   const bool is_new = stashes_.find(microbatch) == stashes_.end();
   TESSERA_CHECK(is_new, "micro-batch ", microbatch, " went forward twice on stage ", stage_.index);
   Stash& stash = stashes_[microbatch];
+  TellSamples(microbatch);
   Buffer x = std::move(input);
   if (embedding_) {
     stash.embedding.tokens = CopyTokens(data.tokens);
@@ -79,6 +85,7 @@ Buffer StageModel::BackwardThrough(int microbatch, Buffer dy, Products* put_off,
   TESSERA_CHECK(found != stashes_.end(), "micro-batch ", microbatch, " goes backward on stage ",
                 stage_.index, " before it went forward");
   Stash& stash = found->second;
+  TellSamples(microbatch);
   if (head_) {
     hooks_.BeforeBackward(spec::kHeadPart);
     dy = head_->Backward(stash.head);

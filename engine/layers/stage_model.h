@@ -49,6 +49,8 @@ class StageModel {
   using Products = std::vector<WeightProducts>;  // by layer
   int LayerNumber(size_t i) const { return stage_.first_layer + static_cast<int>(i); }
   Buffer CopyTokens(const int32_t* host) const;
+  // To the layers: whose masks to draw.
+  void TellSamples(int microbatch) const;
   Buffer BackwardThrough(int microbatch, Buffer dy, Products* put_off,
                          const std::function<void(int layer)>& layer_done);
 

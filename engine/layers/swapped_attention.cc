@@ -108,6 +108,8 @@ void SwappedAttention::SetHeads(Args& args) const {
   args.query_rows = args.sequence;
   args.qkv_stride /= size();
   args.out_stride /= size();
+  args.dropout.first_head += context_.shape.context_rank * args.num_heads;
+  args.dropout.queries = kInOrder;
 }
 
 void SwappedAttention::Forward(Buffer qkv, CoreStash& stash) const {
@@ -130,7 +132,8 @@ void SwappedAttention::Recompute(CoreStash& stash) const {
                     ? context_.Statistics(rows)
                     : context_.Activation(rows * sequence);
   const kernels::ConstArray qkv = stash.qkv.array();
-  kernels::AttentionForwardArgs args = ForwardArgs({.num_queries = sequence, .num_keys = sequence});
+  kernels::AttentionForwardArgs args =
+      ForwardArgs({.num_queries = sequence, .num_keys = sequence}, kInOrder);
   SetHeads(args);
   args.q = qkv;
   args.k = qkv.At(KeyColumn() / size());
@@ -148,7 +151,7 @@ Buffer SwappedAttention::Backward(CoreStash& stash, Buffer doutput) const {
   Buffer dqkv = Allocate(Qkv(), MemoryKind::kWorkspace);
   const kernels::ConstArray qkv = stash.qkv.array();
   kernels::AttentionBackwardArgs args =
-      BackwardArgs({.num_queries = sequence, .num_keys = sequence});
+      BackwardArgs({.num_queries = sequence, .num_keys = sequence}, kInOrder);
   SetHeads(args);
   args.dqkv_stride /= size();
   args.dout = doutput.array();

@@ -7,20 +7,17 @@ namespace tessera::engine {
 BatchLoader::BatchLoader(const SampleSource& source, const spec::TrainingSpec& training,
                          const spec::ParallelSpec& parallel, const spec::RankCoord& coord)
     : source_(source),
-      micro_batch_size_(parallel.micro_batch_size),
+      parallel_(parallel),
       rank_sequence_(training.sequence_length / parallel.context_parallel_size),
       positions_(spec::ContextPositions(parallel, training.sequence_length, coord.context)),
-      data_parallel_size_(parallel.data_parallel_size),
       data_rank_(coord.data),
       sample_(static_cast<size_t>(training.sequence_length + 1)),
-      tokens_(static_cast<size_t>(micro_batch_size_ * rank_sequence_)),
+      tokens_(static_cast<size_t>(parallel.micro_batch_size * rank_sequence_)),
       labels_(tokens_.size()) {}
 
 Microbatch BatchLoader::Load(int64_t consumed_samples, int microbatch) {
-  const int64_t first =
-      consumed_samples +
-      (static_cast<int64_t>(microbatch) * data_parallel_size_ + data_rank_) * micro_batch_size_;
-  for (int64_t i = 0; i < micro_batch_size_; ++i) {
+  const int64_t first = consumed_samples + spec::FirstSampleOf(parallel_, microbatch, data_rank_);
+  for (int64_t i = 0; i < parallel_.micro_batch_size; ++i) {
     source_.Read(first + i, sample_.data());
     for (int64_t token = 0; token < rank_sequence_; ++token) {
       const auto from = static_cast<size_t>(positions_.Of(token));

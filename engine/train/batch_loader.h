@@ -14,20 +14,19 @@ namespace tessera::engine {
 
 class BatchLoader {
  public:
-  // `source` must outlive the loader.
+  // `source` and `parallel` must outlive the loader.
   BatchLoader(const SampleSource& source, const spec::TrainingSpec& training,
               const spec::ParallelSpec& parallel, const spec::RankCoord& coord);
 
-  // Micro-batch m of data rank d holds samples consumed + (m * dp + d) * micro_batch_size onwards:
-  // the global batch does not depend on the layout. Valid until the next call.
+  // The micro-batch holds samples from consumed + spec::FirstSampleOf onwards. Valid until the next
+  // call.
   Microbatch Load(int64_t consumed_samples, int microbatch);
 
  private:
   const SampleSource& source_;
-  int64_t micro_batch_size_;
+  const spec::ParallelSpec& parallel_;
   int64_t rank_sequence_;  // tokens of a sequence that this rank takes
   base::TokenPositions positions_;
-  int data_parallel_size_;
   int data_rank_;
   std::vector<int32_t> sample_;
   std::vector<int32_t> tokens_;

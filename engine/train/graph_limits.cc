@@ -26,6 +26,13 @@ void CheckGraphs(const spec::Plan& plan, DeviceKind device, CommKind comm) {
            "a dense model: how many tokens an expert gets is known to the host in the middle of a "
            "pass, and is another number in the next");
   }
+  const spec::DropoutSpec& dropout = plan.training.dropout;
+  if (dropout.hidden > 0 || dropout.attention > 0 || dropout.embedding > 0) {
+    Refuse(
+        "dropout",
+        "hidden_dropout, attention_dropout and embedding_dropout of 0: masks depend on the step, "
+        "whose number a graph cannot change");
+  }
   if (plan.parallel.overlap_param_gather) {
     Refuse("overlap_param_gather",
            "parameters that are gathered before the passes: a graph does not wait for what began "

@@ -83,6 +83,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       loss_{.sum = &device_sums()->loss,
             .balance_sum = &device_sums()->balance_loss,
             .router_z_sum = &device_sums()->router_z_loss},
+      dropout_{.probabilities = plan.training.dropout, .seed = plan.training.seed},
       context_{.backend = backend_,
                .pool = pool_,
                .groups = groups_,
@@ -95,7 +96,8 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
                .tensor_comm = tensor_comm_,
                .context_comm = context_comm_,
                .expert_comm = expert_comm_,
-               .part = part_},
+               .part = part_,
+               .dropout = dropout_},
       stages_(
           spec::StagesOf(spec::PartitionStages(plan.model, plan.parallel), groups_.coord.pipeline)),
       store_(stages_, plan.model, plan.parallel, context_.types, groups_, pool_),
@@ -124,6 +126,7 @@ StepResult RankTrainer::Step(bool stop_requested) {
   using spec::PhaseKind;
   StepResult result{.step = step_ + 1};
   device_.BeginStep(result.step);
+  dropout_.step = result.step;
   marks_ = {};
   backend_.Mark();
   RunPhase(marks_, PhaseKind::kOther, [&] {

@@ -152,6 +152,7 @@ class RankTrainer {
   SpanLog context_comm_;
   LossTarget loss_;
   BackwardPart part_;
+  DropoutState dropout_;
   LayerContext context_;
   std::vector<spec::VirtualStage> stages_;
   ParameterStore store_;

@@ -1,6 +1,7 @@
 #include "kernels/cpu/attention.h"
 
 #include "kernels/cpu/blas.h"
+#include "kernels/cpu/dropout.h"
 
 namespace tessera::kernels {
 namespace {
@@ -94,6 +95,25 @@ void FillHidden(const QueryBlock& block, float value, float* scores) {
   for (int64_t key = block.first_hidden; key < block.num_keys; ++key) {
     float* const column = scores + key * kQueryBlock;
     std::fill(column, column + (key - block.first_hidden + 1), value);
+  }
+}
+
+void DropWeights(const AttentionDropout& dropout, int64_t batch, int64_t head,
+                 const QueryBlock& block, std::vector<uint32_t>& bits, float* weights) {
+  const uint32_t threshold = DropThreshold(dropout.probability);
+  const base::TokenPositions& keys = dropout.keys;
+  bits.resize(static_cast<size_t>(block.num_keys));
+  for (int64_t i = 0; i < block.num_rows; ++i) {
+    const int64_t num_seen = std::min(block.first_hidden + i, block.num_keys);
+    const int64_t num_early = std::clamp(keys.num_early, int64_t{0}, num_seen);
+    const uint64_t row = dropout.RowOf(batch, head, block.begin + i);
+    // Positions run on from key to key, but for one gap.
+    FillBits(dropout.key, row + static_cast<uint64_t>(keys.Of(0)), num_early, bits.data());
+    FillBits(dropout.key, row + static_cast<uint64_t>(keys.Of(num_early)), num_seen - num_early,
+             bits.data() + num_early);
+    for (int64_t key = 0; key < num_seen; ++key) {
+      if (bits[static_cast<size_t>(key)] < threshold) weights[key * kQueryBlock + i] = 0;
+    }
   }
 }
 

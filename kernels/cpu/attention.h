@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "cost_model/base/op.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/dropout_args.h"
 
 namespace tessera::kernels {
 
@@ -62,5 +64,10 @@ void SumOverQueries(const float* weights, const QueryBlock& block, const Rows& r
 
 // Puts `value` wherever a key lies behind its query.
 void FillHidden(const QueryBlock& block, float value, float* scores);
+
+// Zeros wherever the key of a query of a head is dropped; the others are not scaled yet. `bits` is
+// memory to work in.
+void DropWeights(const AttentionDropout& dropout, int64_t batch, int64_t head,
+                 const QueryBlock& block, std::vector<uint32_t>& bits, float* weights);
 
 }  // namespace tessera::kernels

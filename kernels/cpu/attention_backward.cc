@@ -28,11 +28,17 @@ struct KeyValueGrad {
 
 // One query head of one sequence. With P the probabilities and D the row sums of dout * out:
 // dV = P^T dout, dP = dout V^T, dS = P * (dP - D), dQ = scale dS K, dK = scale dS^T Q
-// (Dao et al. 2022, arXiv:2205.14135, appendix B.2). P, dP and dS are kept transposed.
+// (Dao et al. 2022, arXiv:2205.14135, appendix B.2). P, dP and dS are kept transposed. With dropout
+// dV takes the probabilities that stay, scaled, and so does dS with dP, but not with D.
 class BackwardHead {
  public:
   BackwardHead(const AttentionBackwardArgs& args, int64_t batch, int64_t head, ThreadMemory& memory)
-      : args_(args), memory_(memory), first_row_(batch * args.query_rows), head_(head) {
+      : args_(args),
+        memory_(memory),
+        batch_(batch),
+        first_row_(batch * args.query_rows),
+        head_(head),
+        keep_scale_(KeepScale(args.dropout.probability)) {
     const int64_t kv_column = head / (args.num_heads / args.num_kv_heads) * args.head_dim;
     const int64_t kv_offset = batch * args.key_rows * args.kv_stride + kv_column;
     k_ = {args.k.At(kv_offset), args.kv_stride, args.head_dim};
@@ -43,9 +49,12 @@ class BackwardHead {
   // Overwrites dq of this head, or adds to it, and `grad`.
   void Run(const KeyValueGrad& grad) const {
     const int64_t num_keys = args_.key_sequence;
-    float* const block_t = memory_.scratch.Get((args_.head_dim + 2 * num_keys) * kQueryBlock);
+    const bool drops = args_.dropout.probability > 0;
+    float* const block_t =
+        memory_.scratch.Get((args_.head_dim + (drops ? 3 : 2) * num_keys) * kQueryBlock);
     float* const probabilities = block_t + args_.head_dim * kQueryBlock;
     float* const score_grads = probabilities + num_keys * kQueryBlock;
+    float* const dropped = drops ? score_grads + num_keys * kQueryBlock : probabilities;
     const int64_t num_blocks = base::CeilDiv(args_.sequence, kQueryBlock);
     // From the last block down: it meets every key, and so starts every sum.
     for (int64_t index = num_blocks - 1; index >= 0; --index) {
@@ -54,8 +63,12 @@ class BackwardHead {
       const Rows q = RowsOf(args_.q, args_.qkv_stride, block, memory_.a);
       const Rows dout = RowsOf(args_.dout, args_.out_stride, block, memory_.b);
       MakeProbabilities(block, q, block_t, probabilities);
-      SumOverQueries(probabilities, block, dout, args_.head_dim, 1.0F, beta, grad.dv);
-      MakeScoreGrads(block, dout, block_t, probabilities, score_grads);
+      if (drops) {
+        std::copy_n(probabilities, block.num_keys * kQueryBlock, dropped);
+        DropWeights(args_.dropout, batch_, head_, block, memory_.bits, dropped);
+      }
+      SumOverQueries(dropped, block, dout, args_.head_dim, keep_scale_, beta, grad.dv);
+      MakeScoreGrads(block, dout, block_t, probabilities, dropped, score_grads);
       MakeQueryGrads(block, score_grads);
       SumOverQueries(score_grads, block, q, args_.head_dim, args_.scale, beta, grad.dk);
     }
@@ -92,9 +105,9 @@ class BackwardHead {
     FillHidden(block, 0.0F, probabilities);
   }
 
-  // score_grads = P * (dP - D).
+  // score_grads = P * (dP - D); with dropout s P' * dP - P * D, with P' what stays of P.
   void MakeScoreGrads(const QueryBlock& block, const Rows& dout, float* block_t,
-                      const float* probabilities, float* score_grads) const {
+                      const float* probabilities, const float* dropped, float* score_grads) const {
     const Rows out = RowsOf(args_.out, args_.out_stride, block, memory_.c);
     QueryFloats row_sums = {};
     for (int64_t i = 0; i < block.num_rows; ++i) {
@@ -105,8 +118,16 @@ class BackwardHead {
     for (int64_t key = 0; key < block.num_keys; ++key) {
       const float* const p = probabilities + key * kQueryBlock;
       float* const row = score_grads + key * kQueryBlock;
+      if (dropped == probabilities) {
 #pragma omp simd
-      for (int64_t i = 0; i < kQueryBlock; ++i) row[i] = p[i] * (row[i] - row_sums[i]);
+        for (int64_t i = 0; i < kQueryBlock; ++i) row[i] = p[i] * (row[i] - row_sums[i]);
+      } else {
+        const float* const stays = dropped + key * kQueryBlock;
+#pragma omp simd
+        for (int64_t i = 0; i < kQueryBlock; ++i) {
+          row[i] = stays[i] * keep_scale_ * row[i] - p[i] * row_sums[i];
+        }
+      }
     }
   }
 
@@ -122,8 +143,10 @@ class BackwardHead {
 
   const AttentionBackwardArgs& args_;
   ThreadMemory& memory_;
+  const int64_t batch_;
   const int64_t first_row_;
   const int64_t head_;
+  const float keep_scale_;  // 1 without dropout
   HeadRows k_, v_;
   int64_t head_row_;
 };

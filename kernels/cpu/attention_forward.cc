@@ -44,7 +44,7 @@ QueryFloats ExponentiateScores(float* scores, const QueryFloats& max, int64_t nu
 class ForwardBlock {
  public:
   ForwardBlock(const AttentionForwardArgs& args, int64_t batch, int64_t head, QueryBlock block)
-      : args_(args), block_(block) {
+      : args_(args), block_(block), batch_(batch), head_(head) {
     const int64_t query_row = batch * args.query_rows + block.begin;
     const int64_t kv_column = head / (args.num_heads / args.num_kv_heads) * args.head_dim;
     const int64_t kv_offset = batch * args.key_rows * args.kv_stride + kv_column;
@@ -64,26 +64,36 @@ class ForwardBlock {
     FillHidden(block_, -kInfinity, scores);
     const QueryFloats max = MaxOverKeys(scores, block_.num_keys);
     const QueryFloats sum = ExponentiateScores(scores, max, block_.num_keys);
+    KeepStatistics(scores, max, sum, memory.result);
+    float keep_scale = 1;
+    if (args_.dropout.probability > 0) {
+      DropWeights(args_.dropout, batch_, head_, block_, memory.bits, scores);
+      keep_scale = KeepScale(args_.dropout.probability);
+    }
     const MutableRows out =
         memory.result.Open(out_, args_.out_stride, block_.num_rows, args_.head_dim);
     SumOverKeys(scores, block_, v_, 1.0F, 0.0F, out, memory.b);
     for (int64_t i = 0; i < block_.num_rows; ++i) {
       float* const row = out.data + i * out.stride;
-      const float factor = 1.0F / sum[i];
+      const float factor = keep_scale / sum[i];
 #pragma omp simd
       for (int64_t j = 0; j < args_.head_dim; ++j) row[j] *= factor;
     }
     memory.result.Store();
-    if (args_.stats_kind == AttentionStats::kProbabilities) {
-      KeepProbabilities(scores, sum, memory.result);
-    } else {
-      float* const log_sum_exp =
-          args_.stats.As<float>() + head_row_ * args_.query_rows + block_.begin;
-      for (int64_t i = 0; i < block_.num_rows; ++i) log_sum_exp[i] = max[i] + std::log(sum[i]);
-    }
   }
 
  private:
+  void KeepStatistics(const float* scores, const QueryFloats& max, const QueryFloats& sum,
+                      RowWriter& writer) const {
+    if (args_.stats_kind == AttentionStats::kProbabilities) {
+      KeepProbabilities(scores, sum, writer);
+      return;
+    }
+    float* const log_sum_exp =
+        args_.stats.As<float>() + head_row_ * args_.query_rows + block_.begin;
+    for (int64_t i = 0; i < block_.num_rows; ++i) log_sum_exp[i] = max[i] + std::log(sum[i]);
+  }
+
   // Rows of probabilities, zero where the mask hides the key.
   void KeepProbabilities(const float* scores, const QueryFloats& sum, RowWriter& writer) const {
     const int64_t num_keys = args_.key_sequence;
@@ -101,6 +111,7 @@ class ForwardBlock {
 
   const AttentionForwardArgs& args_;
   const QueryBlock block_;
+  const int64_t batch_, head_;
   ConstArray q_;
   HeadRows k_, v_;
   Array out_;

@@ -20,6 +20,7 @@ struct ThreadMemory {
   Scratch scratch;
   RowReader a, b, c, d;
   RowWriter result, second_result;
+  std::vector<uint32_t> bits;  // of dropout
 };
 
 class CpuBackend : public Backend {

@@ -1,7 +1,10 @@
 #include <cstring>
+#include <optional>
+#include <vector>
 
 #include "kernels/cpu/add_into.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dropout.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/grouped_matmul.h"
 
@@ -17,6 +20,28 @@ void AddRowAndBias(const float* x, const float* residual, const float* bias, flo
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) y[j] = x[j] + residual[j] + bias[j];
 }
+
+// What a row adds to the residual: dropout of x + bias.
+class DroppedBranch {
+ public:
+  DroppedBranch(const RowDropout& dropout, int64_t width)
+      : mask_(dropout, width), sum_(static_cast<size_t>(width)) {}
+
+  // bias: null for none. Valid until the next call.
+  const float* Row(int64_t row, const float* x, const float* bias) {
+    const auto width = static_cast<int64_t>(sum_.size());
+    if (bias != nullptr) {
+      AddRow(x, bias, sum_.data(), width);
+      x = sum_.data();
+    }
+    mask_.Apply(row, x, sum_.data());
+    return sum_.data();
+  }
+
+ private:
+  RowMask mask_;
+  std::vector<float> sum_;
+};
 
 // Sums down a column go in blocks of rows, which keeps rounding errors of long columns small.
 constexpr int64_t kSumBlockRows = 64;
@@ -44,12 +69,16 @@ void CpuBackend::DoResidualAdd(const ResidualAddArgs& args) {
   pool_.ForRanges(args.num_rows, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
     RowReader x_reader, residual_reader;
     RowWriter writer;
+    std::optional<DroppedBranch> branch;
+    if (args.dropout.probability > 0) branch.emplace(args.dropout, args.width);
     for (int64_t row = begin; row < end; ++row) {
       const int64_t offset = row * args.width;
       const float* const x = x_reader.Read(args.x.At(offset), args.width);
       const float* const residual = residual_reader.Read(args.residual.At(offset), args.width);
       float* const y = writer.Open(args.y.At(offset), args.width);
-      if (bias != nullptr) {
+      if (branch) {
+        AddRow(branch->Row(row, x, bias), residual, y, args.width);
+      } else if (bias != nullptr) {
         AddRowAndBias(x, residual, bias, y, args.width);
       } else {
         AddRow(x, residual, y, args.width);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/types.cuh"
 #include "kernels/cuda/vectors.cuh"
@@ -98,6 +99,7 @@ struct ForwardParams {
   float* log_sum_exp;  // or absent
   T* probabilities;    // or absent
   int64_t q_stride, kv_stride, out_stride;
+  AttentionDropoutRule dropout;
 };
 
 template <typename T>
@@ -110,6 +112,7 @@ struct BackwardParams {
   T *dq, *dk, *dv;     // or absent: then their sums are there
   float *dq_sums, *dk_sums, *dv_sums;
   int64_t q_stride, kv_stride, out_stride, dq_stride, dkv_stride;
+  AttentionDropoutRule dropout;
 };
 
 template <typename T>
@@ -127,7 +130,8 @@ ForwardParams<T> ParamsOf(const AttentionForwardArgs& args) {
           .probabilities = unfused ? args.stats.As<T>() : nullptr,
           .q_stride = args.qkv_stride,
           .kv_stride = args.kv_stride,
-          .out_stride = args.out_stride};
+          .out_stride = args.out_stride,
+          .dropout = AttentionDropoutRuleOf(args.dropout)};
 }
 
 template <typename T>
@@ -159,7 +163,8 @@ BackwardParams<T> ParamsOf(const AttentionBackwardArgs& args, const float* delta
           .kv_stride = args.kv_stride,
           .out_stride = args.out_stride,
           .dq_stride = args.dqkv_stride,
-          .dkv_stride = args.dkv_stride};
+          .dkv_stride = args.dkv_stride,
+          .dropout = AttentionDropoutRuleOf(args.dropout)};
 }
 
 }  // namespace tessera::kernels::cuda

@@ -91,6 +91,32 @@ struct PlainTile {
     }
   }
 
+  // A bit for each of a lane's scores: whether `is_set` says so of its row and column.
+  template <typename Predicate>
+  static __device__ __forceinline__ uint32_t BitsOf(const Predicate& is_set) {
+    static_assert(kGroupRows * kColumns <= 32);
+    uint32_t bits = 0;
+    // Unrolled, what the predicate works out would stand in the code for each score.
+#pragma unroll 1
+    for (int i = 0; i < kGroupRows * kColumns; ++i) {
+      if (is_set(Row(i / kColumns), Column(i % kColumns))) bits |= 1U << i;
+    }
+    return bits;
+  }
+  static __device__ __forceinline__ bool HasBit(uint32_t bits, int i, int j) {
+    return (bits >> (i * kColumns + j) & 1U) != 0;
+  }
+  // Zeros where no bit is set.
+  static __device__ __forceinline__ void Select(uint32_t bits, Scores& scores) {
+#pragma unroll
+    for (int i = 0; i < kGroupRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        if (!HasBit(bits, i, j)) scores[i][j] = 0;
+      }
+    }
+  }
+
   // Scores to where AddWeighted reads them; the group's own rows.
   static __device__ __forceinline__ void StoreWeights(const Scores& scores, float* weights) {
 #pragma unroll

@@ -23,7 +23,8 @@ struct Layout {
 
 // With P the probabilities and D the row sums of dout * out: dV = P^T dout, dP = dout V^T,
 // dS = P * (dP - D), dQ = scale dS K, dK = scale dS^T Q (Dao et al. 2022, arXiv:2205.14135,
-// appendix B.2). Rows of a block's tiles are its own side, columns the other.
+// appendix B.2). Rows of a block's tiles are its own side, columns the other. With dropout dP and
+// dV are of the probabilities that stay, scaled.
 template <typename T, typename Tile, Side kSide>
 class GradientBlock {
  public:
@@ -57,7 +58,7 @@ class GradientBlock {
   __device__ __forceinline__ void StoreGradients() const {
     if constexpr (kSide == Side::kKeys) {
       StoreSums(first_sums_, sizes_.scale, params_.dk, params_.dk_sums);
-      StoreSums(second_sums_, 1.0F, params_.dv, params_.dv_sums);
+      StoreSums(second_sums_, params_.dropout.rule.scale, params_.dv, params_.dv_sums);
     } else {
       StoreSums(first_sums_, sizes_.scale, params_.dq, params_.dq_sums);
     }
@@ -95,6 +96,17 @@ class GradientBlock {
     return expf(product * sizes_.scale - shared_[Places::kLogSumExp + tile_query]);
   }
 
+  // Which probabilities of the tile stay.
+  __device__ __forceinline__ uint32_t KeptBits(int64_t head, int64_t other_first) const {
+    if (!params_.dropout.IsOn()) return ~0U;
+    HeadDraws draws(params_.dropout, blockIdx.z, head);
+    return Tile::BitsOf([&](int row, int column) {
+      const int64_t own = first_ + row;
+      const int64_t other = other_first + column;
+      return kSide == Side::kKeys ? draws.Keeps(other, own) : draws.Keeps(own, other);
+    });
+  }
+
   // Tiles of the other side, from its row other_first on, into the sums.
   __device__ __forceinline__ void AddProducts(int64_t head, int64_t other_first) {
     typename Tile::Scores p;
@@ -102,6 +114,7 @@ class GradientBlock {
     Tile::Multiply(shared_ + Places::kOwnFirst, shared_ + Places::kOtherFirst, sizes_.head_dim, p);
     Tile::Multiply(shared_ + Places::kOwnSecond, shared_ + Places::kOtherSecond, sizes_.head_dim,
                    grads);
+    const uint32_t kept = KeptBits(head, other_first);
 #pragma unroll
     for (int i = 0; i < kGroupRows; ++i) {
 #pragma unroll
@@ -111,11 +124,15 @@ class GradientBlock {
         const int64_t other = other_first + Tile::Column(j);
         p[i][j] = kSide == Side::kKeys ? Probability(head, other, own, tile_query, p[i][j])
                                        : Probability(head, own, other, tile_query, p[i][j]);
-        grads[i][j] = p[i][j] * (grads[i][j] - shared_[Places::kDelta + tile_query]);
+        const float scale = Tile::HasBit(kept, i, j) ? params_.dropout.rule.scale : 0.0F;
+        grads[i][j] = p[i][j] * (grads[i][j] * scale - shared_[Places::kDelta + tile_query]);
       }
     }
     Tile::StoreWeights(grads, shared_ + Places::kScoreGrads);
-    if constexpr (kSide == Side::kKeys) Tile::StoreWeights(p, shared_ + Places::kProbabilities);
+    if constexpr (kSide == Side::kKeys) {
+      Tile::Select(kept, p);
+      Tile::StoreWeights(p, shared_ + Places::kProbabilities);
+    }
     __syncwarp();
     Tile::AddWeighted(shared_ + Places::kScoreGrads, shared_ + Places::kOtherFirst, sizes_.head_dim,
                       first_sums_);

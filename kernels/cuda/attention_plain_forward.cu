@@ -31,6 +31,7 @@ class QueryBlock {
     MultiplyKeys(first_key, scores);
 #pragma unroll
     for (int i = 0; i < kGroupRows; ++i) UpdateRow(i, scores[i]);
+    if (params_.dropout.IsOn()) DropScores(first_key, scores);
     Tile::StoreWeights(scores, weights_);
     __syncthreads();  // the keys are read
     Tile::LoadTile(v_, first_key, params_.sizes.num_keys, params_.sizes, kv_tile_);
@@ -43,7 +44,7 @@ class QueryBlock {
     const AttentionSizes& sizes = params_.sizes;
     float factor[kGroupRows];
     for (int i = 0; i < kGroupRows; ++i) {
-      factor[i] = 1.0F / total_[i];
+      factor[i] = params_.dropout.rule.scale / total_[i];
       const int64_t row = first_ + Tile::Row(i);
       if (params_.log_sum_exp != nullptr && Tile::Lane() == 0 && row < sizes.sequence) {
         params_.log_sum_exp[sizes.StatsRow(blockIdx.z, blockIdx.y) + row] =
@@ -113,6 +114,15 @@ class QueryBlock {
 #pragma unroll
       for (int e = 0; e < 4; ++e) sums_[i][quad][e] *= correction;
     }
+  }
+
+  // Zeros where a probability is dropped; the output's factor scales the others.
+  __device__ __forceinline__ void DropScores(int64_t first_key,
+                                             typename Tile::Scores& scores) const {
+    HeadDraws draws(params_.dropout, blockIdx.z, blockIdx.y);
+    const uint32_t kept = Tile::BitsOf(
+        [&](int row, int column) { return draws.Keeps(first_ + row, first_key + column); });
+    Tile::Select(kept, scores);
   }
 
   const ForwardParams<T>& params_;

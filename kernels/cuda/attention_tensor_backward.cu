@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tiles::kRows;
   const int64_t num_keys = sizes.EndOfKeys(first + Tiles::kRows);
 
-  WarpGradients<Tiles> gradients(shared, sizes, first);
+  WarpGradients<Tiles> gradients(shared, sizes, params.dropout, first);
   LoadOwnRows<Tiles>(QueryHead(params.q, params.q_stride, blockIdx.z, head, sizes),
                      QueryHead(params.dout, params.out_stride, blockIdx.z, head, sizes), first,
                      sizes.sequence, sizes.head_dim, shared);
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
     rows.Put(shared);
     __syncthreads();
     const bool meets = gradients.Meets(key);
-    if (meets) gradients.MakeWeights(key);
+    if (meets) gradients.MakeWeights(head, key);
     rows.Fetch(k, v, key + Tiles::kOtherRows, num_keys, sizes.head_dim);
     if (meets) gradients.AddWeighted();
   }
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
       (sizes.sequence - first_query + Tiles::kOtherRows - 1) / Tiles::kOtherRows;
   const int64_t num_steps = num_tiles * sizes.group_size;
 
-  WarpGradients<Tiles> gradients(shared, sizes, first);
+  WarpGradients<Tiles> gradients(shared, sizes, params.dropout, first);
   LoadOwnRows<Tiles>(KeyHead(params.k, params.kv_stride, blockIdx.z, kv_head, sizes),
                      KeyHead(params.v, params.kv_stride, blockIdx.z, kv_head, sizes), first,
                      sizes.num_keys, sizes.head_dim, shared);
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
     statistics.Put(params, head, query, statistics_tile);
     __syncthreads();
     const bool meets = gradients.Meets(query);
-    if (meets) gradients.MakeWeights(query);
+    if (meets) gradients.MakeWeights(head, query);
     query += Tiles::kOtherRows;
     if (query >= sizes.sequence) {
       query = first_query;

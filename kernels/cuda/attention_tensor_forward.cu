@@ -45,8 +45,10 @@ class WarpQueries {
   using T = typename Tiles::T;
 
   // first: the block's first query.
-  __device__ __forceinline__ WarpQueries(char* shared, const AttentionSizes& sizes, int64_t first)
+  __device__ __forceinline__ WarpQueries(char* shared, const AttentionSizes& sizes,
+                                         const AttentionDropoutRule& dropout, int64_t first)
       : sizes_(sizes),
+        dropout_(dropout),
         warp_(threadIdx.x / kWarpSize),
         first_(first + warp_ * Tiles::kWarpQueries),
         log2_scale_(sizes.scale * kLog2E),
@@ -75,6 +77,7 @@ class WarpQueries {
     bool rescales = false;
 #pragma unroll
     for (int r = 0; r < Tiles::kRowTiles; ++r) rescales |= UpdateRow(r, first_key);
+    if (dropout_.IsOn()) DropProbabilities(first_key);
     __syncwarp();
     if (__any_sync(kAllLanes, rescales)) ScaleSums();
   }
@@ -112,7 +115,7 @@ class WarpQueries {
     for (int r = 0; r < Tiles::kRowTiles; ++r) {
       const int row = r * kFragment + lane % kFragment;
       if (lane >= kFragment) continue;
-      factors_[row] = 1.0F / total_[r];
+      factors_[row] = dropout_.rule.scale / total_[r];
       if (first_ + row < sequence) {
         log_sum_exp[first_ + row] = max_[r] * kLn2 + logf(total_[r]);
       }
@@ -133,6 +136,8 @@ class WarpQueries {
   }
 
  private:
+  static constexpr int kHalf = Tiles::kKeys / 2;  // columns of a row that a lane has
+
   __device__ __forceinline__ void StoreScores(const T* keys) {
     Accumulator products[Tiles::kRowTiles][Tiles::kKeyTiles];
 #pragma unroll
@@ -173,7 +178,6 @@ class WarpQueries {
   // Every query sees key 0, so the maximum is finite from the first tile on. True if older sums
   // need a factor.
   __device__ __forceinline__ bool UpdateRow(int r, int64_t first_key) {
-    constexpr int kHalf = Tiles::kKeys / 2;
     const int lane = threadIdx.x % kWarpSize;
     const int row = r * kFragment + lane % kFragment;
     const int column = lane / kFragment * kHalf;
@@ -205,6 +209,21 @@ class WarpQueries {
     return factor != 1.0F;
   }
 
+  // Zeros where a probability of this lane's rows is dropped; the output's factor scales the
+  // others. Done where they lie, as registers are scarce.
+  __device__ __forceinline__ void DropProbabilities(int64_t first_key) {
+    HeadDraws draws(dropout_, blockIdx.z, blockIdx.y);
+    const int lane = threadIdx.x % kWarpSize;
+    const int column = lane / kFragment * kHalf;
+#pragma unroll 1
+    for (int i = 0; i < Tiles::kRowTiles * kHalf; ++i) {
+      const int row = i / kHalf * kFragment + lane % kFragment;
+      const int at = column + i % kHalf;
+      if (draws.Keeps(first_ + row, first_key + at)) continue;
+      reinterpret_cast<T*>(scores_)[row * Tiles::kProbabilityStride + at] = FromFloat<T>(0.0F);
+    }
+  }
+
   // Sums times the factors of their rows.
   __device__ __forceinline__ void ScaleSums() {
     const FragmentPositions positions = map_.Positions();
@@ -224,6 +243,7 @@ class WarpQueries {
   }
 
   const AttentionSizes& sizes_;
+  const AttentionDropoutRule& dropout_;
   const int warp_;
   const int64_t first_;
   const float log2_scale_;
@@ -254,7 +274,7 @@ __global__ void __launch_bounds__(kTensorThreads, 1)
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tiles::kQueries;
   const int64_t num_keys = sizes.EndOfKeys(first + Tiles::kQueries);
 
-  WarpQueries<Tiles> queries(shared, sizes, first);
+  WarpQueries<Tiles> queries(shared, sizes, params.dropout, first);
   TileInFlight<T, Tiles::kQueries, Tiles::kWidth> q_rows;
   q_rows.Fetch(QueryHead(params.q, params.q_stride, blockIdx.z, blockIdx.y, sizes), first,
                sizes.sequence, sizes.head_dim);

@@ -50,8 +50,10 @@ class WarpGradients {
   static constexpr bool kIsKeys = Tiles::kSide == Side::kKeys;
 
   // first: the block's first row.
-  __device__ __forceinline__ WarpGradients(char* shared, const AttentionSizes& sizes, int64_t first)
+  __device__ __forceinline__ WarpGradients(char* shared, const AttentionSizes& sizes,
+                                           const AttentionDropoutRule& dropout, int64_t first)
       : sizes_(sizes),
+        dropout_(dropout),
         shared_(shared),
         warp_row_(static_cast<int>(threadIdx.x) / kWarpSize * Tiles::kWarpRows),
         first_(first + warp_row_),
@@ -72,8 +74,9 @@ class WarpGradients {
                    : other_first < first_ + Tiles::kWarpRows + sizes_.shift;
   }
 
-  // Probabilities and score gradients with the tile of the other side, from its row other_first on.
-  __device__ __forceinline__ void MakeWeights(int64_t other_first) {
+  // Probabilities and score gradients of a query head with the tile of the other side, from its row
+  // other_first on.
+  __device__ __forceinline__ void MakeWeights(int64_t head, int64_t other_first) {
     const bool is_cut = IsCut(other_first);
     // Unrolled, all fragments of the own rows would stay in registers, which do not suffice.
 #pragma unroll 1
@@ -83,7 +86,8 @@ class WarpGradients {
       MultiplyRows(n, scores, grads);
 #pragma unroll
       for (int r = 0; r < Tiles::kRowTiles; ++r) {
-        MakeTileWeights(r, n, is_cut, other_first, scores[r], grads[r]);
+        const uint32_t kept = KeptBits(r, n, head, other_first);
+        MakeTileWeights(r, n, is_cut, kept, other_first, scores[r], grads[r]);
       }
     }
     __syncwarp();
@@ -105,7 +109,9 @@ class WarpGradients {
   __device__ __forceinline__ void Store(const HeadRows<T>& first_grad,
                                         const HeadRows<T>& second_grad) {
     StoreSums(first_sums_, sizes_.scale, OwnRows(Tiles::kOwnFirst));
-    if constexpr (kIsKeys) StoreSums(second_sums_, 1.0F, OwnRows(Tiles::kOwnSecond));
+    if constexpr (kIsKeys) {
+      StoreSums(second_sums_, dropout_.rule.scale, OwnRows(Tiles::kOwnSecond));
+    }
     __syncwarp();
     StoreRows<Tiles::kWarpRows, Tiles::kWidth>(OwnRows(Tiles::kOwnFirst), first_grad, first_,
                                                NumOwnRows(), sizes_.head_dim);
@@ -119,7 +125,7 @@ class WarpGradients {
   __device__ __forceinline__ void Add(const HeadRows<float>& first_grad,
                                       const HeadRows<float>& second_grad) const {
     AddSums(first_sums_, sizes_.scale, first_grad);
-    if constexpr (kIsKeys) AddSums(second_sums_, 1.0F, second_grad);
+    if constexpr (kIsKeys) AddSums(second_sums_, dropout_.rule.scale, second_grad);
   }
 
  private:
@@ -175,9 +181,26 @@ class WarpGradients {
     }
   }
 
-  // From products of one tile to probabilities P and score gradients P * (dP - delta), in T.
-  __device__ __forceinline__ void MakeTileWeights(int r, int n, bool is_cut, int64_t other_first,
-                                                  const Accumulator& scores,
+  // Which probabilities of a lane's part of one tile stay, a bit each.
+  __device__ __forceinline__ uint32_t KeptBits(int r, int n, int64_t head,
+                                               int64_t other_first) const {
+    if (!dropout_.IsOn()) return ~0U;
+    HeadDraws draws(dropout_, blockIdx.z, head);
+    const FragmentPositions positions = map_.Positions();
+    uint32_t kept = 0;
+#pragma unroll 1
+    for (int e = 0; e < FragmentPositions::kCount; ++e) {
+      const int64_t own = first_ + r * kFragment + positions.Row(e);
+      const int64_t other = other_first + n * kFragment + positions.Column(e);
+      if (kIsKeys ? draws.Keeps(other, own) : draws.Keeps(own, other)) kept |= 1U << e;
+    }
+    return kept;
+  }
+
+  // From products of one tile to probabilities P and score gradients P * (dP - delta), in T; of
+  // those that are dropped neither P nor dP counts.
+  __device__ __forceinline__ void MakeTileWeights(int r, int n, bool is_cut, uint32_t kept,
+                                                  int64_t other_first, const Accumulator& scores,
                                                   const Accumulator& grads) const {
     const auto* const log_sum_exp = reinterpret_cast<const float*>(shared_ + Tiles::kStatistics);
     const float* const delta = log_sum_exp + Tiles::kQueries;
@@ -201,8 +224,10 @@ class WarpGradients {
       float p = exp2f(scores.x[e] * (sizes_.scale * kLog2E) - log_sum_exp[query]);
       if (is_cut && is_hidden) p = 0;
       const int at = row * Tiles::kWeightStride + column;
-      score_grads[at] = FromFloat<T>(p * (grads.x[e] - delta[query]));
-      if constexpr (kIsKeys) probabilities[at] = FromFloat<T>(p);
+      const bool stays = (kept >> e & 1U) != 0;
+      const float scale = stays ? dropout_.rule.scale : 0.0F;
+      score_grads[at] = FromFloat<T>(p * (grads.x[e] * scale - delta[query]));
+      if constexpr (kIsKeys) probabilities[at] = FromFloat<T>(stays ? p : 0.0F);
     }
   }
 
@@ -263,6 +288,7 @@ class WarpGradients {
   }
 
   const AttentionSizes& sizes_;
+  const AttentionDropoutRule& dropout_;
   char* const shared_;
   const int warp_row_;  // of the block
   const int64_t first_;

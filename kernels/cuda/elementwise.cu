@@ -1,4 +1,5 @@
 // Passes over flat arrays, and sums of rows.
+#include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/types.cuh"
@@ -109,14 +110,51 @@ struct ResidualAddOp {
   }
 };
 
+// The residual and dropout of the rest.
+template <typename T, bool kHasBias>
+struct DroppedResidualAddOp {
+  const T* x;  // y may be one of its inputs
+  const T* residual;
+  const T* __restrict__ bias;
+  T* y;
+  int64_t width;
+  RowDropoutRule dropout;
+
+  template <int kSize>
+  __device__ void Run(int64_t row, int64_t column) const {
+    const int64_t at = row * width + column;
+    float sums[kSize], terms[kSize];
+    Load<kSize>(x + at, sums);
+    if constexpr (kHasBias) {
+      Load<kSize>(bias + column, terms);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) sums[j] += terms[j];
+    }
+    dropout.Apply(row, column, sums);
+    Load<kSize>(residual + at, terms);
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) sums[j] += terms[j];
+    Store<kSize>(sums, y + at);
+  }
+};
+
 template <typename T, bool kHasBias>
 void LaunchResidualAdd(const LaunchContext& context, const ResidualAddArgs& args) {
   constexpr int kSize = kVectorSize<T>;
   const bool vectorize = CanVectorize(
       kSize, {args.x.data, args.residual.data, args.bias.data, args.y.data}, {args.width});
-  LaunchRows<kSize>(context, "residual add", args.num_rows, args.width, vectorize,
-                    ResidualAddOp<T, kHasBias>{args.x.As<T>(), args.residual.As<T>(),
-                                               args.bias.As<T>(), args.y.As<T>(), args.width});
+  const auto launch = [&](const auto& op) {
+    LaunchRows<kSize>(context, "residual add", args.num_rows, args.width, vectorize, op);
+  };
+  const T* const x = args.x.As<T>();
+  const T* const residual = args.residual.As<T>();
+  const T* const bias = args.bias.As<T>();
+  if (args.dropout.probability > 0) {
+    launch(DroppedResidualAddOp<T, kHasBias>{x, residual, bias, args.y.As<T>(), args.width,
+                                             RowDropoutRuleOf(args.dropout)});
+  } else {
+    launch(ResidualAddOp<T, kHasBias>{x, residual, bias, args.y.As<T>(), args.width});
+  }
 }
 
 // Calls body with the tags of both arrays' types.

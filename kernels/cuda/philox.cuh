@@ -27,8 +27,8 @@ __device__ __forceinline__ uint4 PhiloxBlock(uint2 key, uint64_t block) {
 // Draws of a stream by their index; neighbouring ones share the work.
 class PhiloxDraws {
  public:
-  __device__ __forceinline__ PhiloxDraws(uint2 key, uint64_t first_index)
-      : key_(key), block_(first_index / 4), bits_(PhiloxBlock(key, block_)) {}
+  __device__ __forceinline__ explicit PhiloxDraws(uint2 key)
+      : key_(key), block_(~uint64_t{0}), bits_(make_uint4(0, 0, 0, 0)) {}
 
   // The 32 bits whose value times 2^-32 is base::UniformAt(key, index).
   __device__ __forceinline__ uint32_t At(uint64_t index) {

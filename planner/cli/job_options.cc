@@ -11,6 +11,18 @@ CLI::Option* AddOptional(CLI::App& command, const std::string& names, std::optio
   return command.add_option(names, value, description);
 }
 
+// At least 0, below 1.
+CLI::Validator DropoutShare() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        double value = -1;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        if (is_number && value >= 0 && value < 1) return std::string();
+        return base::Concat("found ", text, ", expected a number of at least 0 and below 1");
+      },
+      "SHARE");
+}
+
 void AddModelAndMachine(CLI::App& command, JobOptions& options) {
   command.add_option(
       "--model", options.model,
@@ -155,7 +167,18 @@ void AddTraining(CLI::App& command, JobOptions& options) {
   AddOptional(command, "--steps,--train-iters", options.steps, "Optimizer steps of the run")
       ->check(AtLeastOne())
       ->group("Training");
-  AddOptional(command, "--seed", options.seed, "Seed of weights and data order")->group("Training");
+  AddOptional(command, "--seed", options.seed, "Seed of weights, data order and dropout")
+      ->group("Training");
+  const auto add_dropout = [&](const char* name, std::optional<double>& probability,
+                               const char* description) {
+    AddOptional(command, name, probability, description)->check(DropoutShare())->group("Training");
+  };
+  add_dropout("--hidden-dropout", options.hidden_dropout,
+              "Share dropped of what attention and MLP add to the hidden state (default 0)");
+  add_dropout("--attention-dropout", options.attention_dropout,
+              "Share dropped of attention's probabilities (default 0)");
+  add_dropout("--embedding-dropout", options.embedding_dropout,
+              "Share dropped of the embeddings (default 0)");
   command
       .add_option(
           "--flops-convention", options.flops_convention,

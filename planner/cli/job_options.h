@@ -21,6 +21,7 @@ struct JobOptions {
   std::optional<int> virtual_pipeline_size, microbatch_group_size, num_recomputed_layers;
   std::optional<int64_t> micro_batch_size, global_batch_size, sequence_length, steps;
   std::optional<uint64_t> seed;
+  std::optional<double> hidden_dropout, attention_dropout, embedding_dropout;
   std::optional<bool> sequence_parallel;
   std::optional<std::string> recompute, schedule, precision, attention, context_kind;
   std::optional<std::string> target;

@@ -136,6 +136,9 @@ void FillTraining(const JobOptions& options, const FileKeys& file, cost_model::J
   if (options.global_batch_size) training.global_batch_size = *options.global_batch_size;
   if (options.steps) training.steps = *options.steps;
   if (options.seed) training.seed = *options.seed;
+  if (options.hidden_dropout) training.dropout.hidden = *options.hidden_dropout;
+  if (options.attention_dropout) training.dropout.attention = *options.attention_dropout;
+  if (options.embedding_dropout) training.dropout.embedding = *options.embedding_dropout;
   if (options.precision) {
     training.precision = *spec::PrecisionFromString(*options.precision);
   } else if (!file.Has("precision")) {

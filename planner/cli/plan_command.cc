@@ -26,6 +26,8 @@ constexpr const char* kExamples = R"(Examples:
   tessera plan --model llama3-70b --cluster dgx-h100 --devices 64 --objective memory --slack-percent 5
   tessera plan --model llama3-70b --cluster dgx-h100 --devices 256 --emit slurm --emit-out job.sh
   tessera plan --model config.json --cluster local-cpu --devices 4 --seq-length 256 --format json
+  tessera plan --model gpt2-124m --cluster local-cpu --devices 2 --hidden-dropout 0.1
+      --attention-dropout 0.1 --embedding-dropout 0.1 --out plan.json
 )";
 
 struct PlanOptions {

@@ -98,6 +98,35 @@ TEST(KernelTimeTest, WhatIsNotFusedMovesMoreBytesInMoreKernels) {
   }
 }
 
+// A gradient read and written where masks are drawn again; else the norm that follows has it.
+TEST(KernelTimeTest, ADroppedGradientIsOnePassOfItsOwn) {
+  const OpRecord dropout{OpKind::kDropout, {1000, 1000}};
+  EXPECT_NEAR(OpTime(dropout, Device()).device_s, 1e6 * 4 / 1e12, 1e-12);
+  spec::RuntimeSpec keeps_masks;
+  keeps_masks.hidden_dropout = true;
+  EXPECT_EQ(OpTime(dropout, Device(keeps_masks)).device_s, 0);
+}
+
+// Eight layers of two branches, a pass over 1024 x 1024 16-bit elements each and two over the
+// embeddings, 4 MB both ways: our engine. Programs of autograd keep two masks a layer.
+TEST(KernelTimeTest, DropoutCostsPassesOrMasks) {
+  Job job = RoundJob(1);
+  job.cluster = KernelCluster();
+  const auto step_of = [](const Job& of) {
+    return JobCosts(of).BlocksOf({}, spec::Recompute::kNone);
+  };
+  const BlockCosts without = step_of(job);
+  job.training.dropout = {.hidden = 0.1, .embedding = 0.1};
+  const BlockCosts with = step_of(job);
+  const double pass_s = 1024.0 * 1024 * 4 / 1e12;
+  EXPECT_NEAR(with.layers[0].backward_s - without.layers[0].backward_s, 2 * pass_s, 1e-9);
+  EXPECT_NEAR(with.layers[0].forward_s, without.layers[0].forward_s, 1e-9);
+  EXPECT_NEAR(with.embedding.forward_s - without.embedding.forward_s, pass_s, 1e-9);
+  EXPECT_FALSE(JobCosts(job).job().runtime.hidden_dropout);
+  job.runtime.autograd = true;
+  EXPECT_TRUE(JobCosts(job).job().runtime.hidden_dropout);
+}
+
 TEST(KernelTimeTest, MoreBytesAreNeverFaster) {
   double previous_s = 0;
   for (const int64_t rows : {1, 10, 1000, 100000}) {

@@ -78,6 +78,44 @@ std::vector<double> Curve(const engine::TrainOptions& options) {
   return values;
 }
 
+// Losses of all steps.
+std::vector<double> Losses(const engine::TrainOptions& options) {
+  std::vector<double> values = Curve(options);
+  for (size_t i = 0; i < values.size() / 2; ++i) values[i] = values[2 * i];
+  values.resize(values.size() / 2);
+  return values;
+}
+
+// Kernels that draw their masks by themselves: on CUDA cores in fp32 and with kept probabilities,
+// on tensor cores in 16 bits.
+TEST_P(EmulatedTrainingTest, DropoutDropsWhatTheCpuDrops) {
+  const auto options = [&](const spec::ParallelSpec& parallel, spec::Precision precision) {
+    engine::TrainOptions all =
+        CudaOptions(GetParam(), parallel, precision, engine::CommKind::kNccl);
+    all.plan.training.dropout = {.hidden = 0.1, .attention = 0.2, .embedding = 0.1};
+    all.plan.training.steps = 4;
+    return all;
+  };
+  engine::TrainOptions on_cpu = options({}, spec::Precision::kFp32);
+  on_cpu.device = engine::DeviceKind::kCpu;
+  on_cpu.comm = engine::CommKind::kThread;
+  const std::vector<double> expected = Losses(on_cpu);
+  const auto expect = [&](const spec::ParallelSpec& parallel, spec::Precision precision,
+                          double tolerance) {
+    const std::vector<double> found = Losses(options(parallel, precision));
+    for (size_t step = 0; step < expected.size(); ++step) {
+      ExpectClose(found.at(step), expected[step], tolerance,
+                  base::Concat(NameOf(parallel), " ", ToString(precision), " step ", step + 1));
+    }
+  };
+  std::vector<spec::ParallelSpec> layouts = Layouts();
+  layouts.push_back({.context_parallel_size = 2});
+  for (const spec::ParallelSpec& parallel : layouts) {
+    expect(parallel, spec::Precision::kFp32, kFp32Tolerance.loss);
+  }
+  expect({}, spec::Precision::kBf16, kBf16Tolerance.loss);
+}
+
 TEST_P(EmulatedTrainingTest, TheOrderOfStreamsChangesNoBit) {
   if (GetParam().name != "gpt2-odd-vocab" && GetParam().name != "llama-gqa") {
     GTEST_SKIP() << "the cases differ in nothing that streams see";

@@ -47,6 +47,19 @@ TEST_P(PartsKernelTest, RanksThatSeeAllKeysTogetherComputeTheWhole) {
   }
 }
 
+TEST_P(PartsKernelTest, AllPartsDropTheProbabilitiesThatTheWholeDrops) {
+  for (const auto& [shape, num_ranks] : kCases) {
+    for (const int ranks : {1, num_ranks}) {
+      const WholeAttention whole(GetParam(), shape, ranks, /*dropout_probability=*/0.3F);
+      ExpectRingIsWhole(backend_, whole);
+      ExpectGatheredIsWhole(backend_, whole, AttentionStats::kLogSumExp);
+      if (shape.sequence < 100) {
+        ExpectGatheredIsWhole(backend_, whole, AttentionStats::kProbabilities);
+      }
+    }
+  }
+}
+
 TEST_P(PartsKernelTest, TokensKeepTheirPositions) {
   ExpectTokensKeepTheirPositions(backend_, GetParam());
 }

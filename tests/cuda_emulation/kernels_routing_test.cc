@@ -85,10 +85,10 @@ class DropoutKernelTest : public KernelTest {
                        .y = y,
                        .num_rows = num_rows,
                        .width = width,
-                       .probability = probability,
-                       .key = kKey,
-                       .first_index = first_index,
-                       .index_stride = index_stride});
+                       .dropout = {.probability = probability,
+                                   .key = kKey,
+                                   .first_index = first_index,
+                                   .index_stride = index_stride}});
     return y.Values();
   }
 };
@@ -127,6 +127,45 @@ TEST_P(DropoutKernelTest, DecidesAsTheHostWhereProbabilityAndDrawAreEqual) {
 TEST_P(DropoutKernelTest, ProbabilityZeroKeepsEverything) {
   const Doubles x = Random(40, 1);
   EXPECT_EQ(Drop(x, 4, 10, 0, 0, 10), x);
+}
+
+// Tokens of a context rank, of two samples: the same as on the host, by its own rule.
+TEST_P(DropoutKernelTest, ASumDropsOfItsFirstTermWithTheBiasAsOnTheHost) {
+  for (const int64_t width : kWidths) {
+    for (const bool has_bias : {false, true}) {
+      const int64_t num_rows = 9, n = num_rows * width;
+      const Doubles x = Random(n, 1), residual = Random(n, 2), bias = Random(width, 3);
+      const DeviceArray device_x = Upload(x), device_residual = Upload(residual);
+      const DeviceArray device_bias = Upload(bias);
+      const RowDropout dropout{.probability = 0.3F,
+                               .key = kKey,
+                               .first_index = uint64_t{5} << 33,
+                               .index_stride = static_cast<uint64_t>(width),
+                               .first_row = 3,
+                               .sequence = 6,
+                               .whole_sequence = 12,
+                               .positions = {.num_early = 3, .late_shift = 6}};
+      ResidualAdd(stream(), {.x = device_x,
+                             .residual = device_residual,
+                             .bias = has_bias ? ConstArray(device_bias) : ConstArray(),
+                             .y = device_x,
+                             .num_rows = num_rows,
+                             .width = width,
+                             .dropout = dropout});
+      Doubles expected(n);
+      for (int64_t i = 0; i < n; ++i) {
+        // Rows 3 to 11 of tokens 0, 1, 2, 9, 10 and 11 of two samples of 12.
+        constexpr int64_t kTokens[] = {9, 10, 11, 12, 13, 14, 21, 22, 23};
+        const auto token = static_cast<uint64_t>(kTokens[i / width]);
+        const uint64_t index = (uint64_t{5} << 33) + token * static_cast<uint64_t>(width) +
+                               static_cast<uint64_t>(i % width);
+        const bool stays = base::UniformAt(kKey, index) >= double{0.3F};
+        const double branch = x[i] + (has_bias ? bias[i % width] : 0);
+        expected[i] = residual[i] + (stays ? branch / (1 - double{0.3F}) : 0);
+      }
+      ExpectClose(device_x.Values(), expected, tolerance(), base::Concat("width ", width));
+    }
+  }
 }
 
 class MergeKernelTest : public KernelTest {};

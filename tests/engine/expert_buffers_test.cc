@@ -52,7 +52,8 @@ struct Rank {
                 .tensor_comm = tensor_comm,
                 .context_comm = context_comm,
                 .expert_comm = expert_comm,
-                .part = part},
+                .part = part,
+                .dropout = dropout},
         store(spec::StagesOf(spec::PartitionStages(model, layout), groups.coord.pipeline), model,
               layout, context.types, groups, pool) {}
 
@@ -78,6 +79,7 @@ struct Rank {
   SpanLog waits;
   LossTarget loss;
   BackwardPart part;
+  DropoutState dropout;
   LayerContext context;
   ParameterStore store;
 };

@@ -32,6 +32,15 @@ TEST(GraphLimitsTest, GraphsNeedAGpuAndNcclUnlessThereIsOneRank) {
   EXPECT_EQ(RefusalOf(plan, DeviceKind::kCuda, CommKind::kThread), "");
 }
 
+TEST(GraphLimitsTest, MasksThatChangeWithTheStepAreRefused) {
+  for (double spec::DropoutSpec::*kind :
+       {&spec::DropoutSpec::hidden, &spec::DropoutSpec::attention, &spec::DropoutSpec::embedding}) {
+    spec::Plan plan;
+    plan.training.dropout.*kind = 0.1;
+    EXPECT_THAT(RefusalOf(plan), HasSubstr("found dropout, expected hidden_dropout"));
+  }
+}
+
 TEST(GraphLimitsTest, PassesThatTheHostHasAPartInAreRefused) {
   spec::Plan plan;
   plan.model.moe.emplace();

@@ -62,7 +62,8 @@ class Block {
                  .tensor_comm = tensor_comm_,
                  .context_comm = context_comm_,
                  .expert_comm = expert_comm_,
-                 .part = part_},
+                 .part = part_,
+                 .dropout = dropout_},
         store_({{.num_layers = 1}}, model_, parallel_, context_.types, groups_, pool_),
         block_(context_, store_, 0) {
     loss_ = {.balance_sum = &sums_[0], .router_z_sum = &sums_[1]};
@@ -113,6 +114,7 @@ class Block {
   SpanLog context_comm_;
   SpanLog expert_comm_;
   BackwardPart part_;
+  DropoutState dropout_;
   double sums_[2] = {};
   LossTarget loss_;
   LayerContext context_;

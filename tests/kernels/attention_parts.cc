@@ -12,6 +12,9 @@ using base::AttentionStats;
 using base::AttentionSums;
 
 constexpr int64_t kGap = 8;  // behind the rows that lie together with others
+// With dropout: samples and heads before those here, and heads that are not.
+constexpr int64_t kSamplesBefore = 5, kHeadsBefore = 2, kFurtherHeads = 3;
+const base::PhiloxKey kDropoutKey = base::MakePhiloxKey(3, "attention");
 
 void ExpectNear(const Doubles& found, const Doubles& expected, DType dtype,
                 const std::string& what) {
@@ -103,7 +106,8 @@ AttentionBackwardArgs BackwardArgs(const AttentionForwardArgs& forward) {
           .dqkv_stride = forward.out_stride,
           .kv_stride = forward.kv_stride,
           .dkv_stride = forward.kv_stride,
-          .scale = forward.scale};
+          .scale = forward.scale,
+          .dropout = forward.dropout};
 }
 
 // One rank of a ring: all of its steps forward, then all backward.
@@ -140,8 +144,10 @@ class RingRank {
   }
 
  private:
-  AttentionForwardArgs Args(const Part& part, const TypedArray& block) const {
+  AttentionForwardArgs Args(int source, const Part& part, const TypedArray& block) const {
     AttentionForwardArgs args = ForwardArgs(whole_, part);
+    args.dropout = whole_.Dropout(whole_.PositionsOf(rank_).From(part.first_query),
+                                  whole_.PositionsOf(source));
     args.q = arrays_.q.At(part.first_query * args.qkv_stride);
     args.k = block.At(0);
     args.v = block.At(whole_.shape().KeyWidth());
@@ -155,7 +161,7 @@ class RingRank {
     const Part part = PartOf(rank_, source, whole_.chunk());
     const TypedArray block_out(backend_, whole_.dtype(), Unset(arrays_.rows * shape.QueryWidth()));
     const TypedArray block_stats(backend_, DType::kFloat32, Unset(arrays_.rows * shape.num_heads));
-    AttentionForwardArgs args = Args(part, *blocks[source]);
+    AttentionForwardArgs args = Args(source, part, *blocks[source]);
     const int64_t out_at = part.first_query * args.out_stride;
     args.out = block_out.At(out_at);
     args.stats = block_stats.At(part.first_query);
@@ -174,7 +180,7 @@ class RingRank {
   void Backward(int source, const TypedArray& block, const TypedArray& out, const TypedArray& stats,
                 const TypedArray& dq, const TypedArray& block_grad) const {
     const Part part = PartOf(rank_, source, whole_.chunk());
-    AttentionBackwardArgs args = BackwardArgs(Args(part, block));
+    AttentionBackwardArgs args = BackwardArgs(Args(source, part, block));
     const int64_t out_at = part.first_query * args.out_stride;
     // dout lies in rows as long as those of q, which out is not: the same length for both.
     const int64_t stride = args.qkv_stride;
@@ -198,8 +204,12 @@ class RingRank {
 
 }  // namespace
 
-WholeAttention::WholeAttention(DType dtype, const reference::AttentionShape& shape, int num_ranks)
-    : dtype_(dtype), shape_(shape), num_ranks_(num_ranks) {
+WholeAttention::WholeAttention(DType dtype, const reference::AttentionShape& shape, int num_ranks,
+                               float dropout_probability)
+    : dtype_(dtype),
+      shape_(shape),
+      num_ranks_(num_ranks),
+      dropout_probability_(dropout_probability) {
   std::mt19937 generator(static_cast<uint32_t>(shape.sequence + num_ranks));
   const auto random = [&](int64_t width, double limit) {
     std::uniform_real_distribution<double> uniform(-limit, limit);
@@ -211,8 +221,46 @@ WholeAttention::WholeAttention(DType dtype, const reference::AttentionShape& sha
   k = random(shape.KeyWidth(), 2);
   v = random(shape.KeyWidth(), 1);
   dout = random(shape.QueryWidth(), 1);
-  result = reference::Attention(shape, q, k, v);
-  grads = reference::AttentionBackward(shape, dout, q, k, v);
+  const Doubles mask = Mask();
+  result = reference::Attention(shape, q, k, v, mask);
+  grads = reference::AttentionBackward(shape, dout, q, k, v, mask);
+}
+
+// A draw for every query and key of every head of every sample, counted through.
+Doubles WholeAttention::Mask() const {
+  if (dropout_probability_ == 0) return {};
+  const int64_t all_heads = shape_.num_heads + kFurtherHeads;
+  Doubles mask;
+  for (int64_t sample = 0; sample < shape_.batch; ++sample) {
+    for (int64_t head = 0; head < shape_.num_heads; ++head) {
+      const int64_t before = ((sample + kSamplesBefore) * all_heads + head + kHeadsBefore) *
+                             shape_.sequence * shape_.sequence;
+      for (int64_t i = 0; i < shape_.sequence * shape_.sequence; ++i) {
+        const double draw = base::UniformAt(kDropoutKey, static_cast<uint64_t>(before + i));
+        const double probability = dropout_probability_;
+        mask.push_back(draw < probability ? 0 : 1 / (1 - probability));
+      }
+    }
+  }
+  return mask;
+}
+
+base::TokenPositions WholeAttention::PositionsOf(int rank) const {
+  return {.num_early = chunk(),
+          .early_shift = rank * chunk(),
+          .late_shift = (2 * num_ranks_ - 2 - rank) * chunk()};
+}
+
+AttentionDropout WholeAttention::Dropout(const base::TokenPositions& queries,
+                                         const base::TokenPositions& keys) const {
+  return {.probability = dropout_probability_,
+          .key = kDropoutKey,
+          .first_sample = kSamplesBefore,
+          .first_head = kHeadsBefore,
+          .num_heads = shape_.num_heads + kFurtherHeads,
+          .sequence = shape_.sequence,
+          .queries = queries,
+          .keys = keys};
 }
 
 Doubles WholeAttention::RowsOf(int rank, const Doubles& matrix, int64_t width) const {
@@ -286,6 +334,7 @@ void ExpectGatheredIsWhole(Backend& backend, const WholeAttention& whole,
       const int64_t end = (first_query == 0 ? rank + 1 : 2 * n - rank) * chunk;
       AttentionForwardArgs args = ForwardArgs(whole, {first_query, chunk, end});
       args.mask = AttentionMask::kCausal;
+      args.dropout = whole.Dropout(whole.PositionsOf(rank).From(first_query), {});
       args.q = arrays.q.At(first_query * arrays.stride);
       args.k = block.At(0);
       args.v = block.At(shape.KeyWidth());

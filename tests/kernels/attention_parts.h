@@ -8,10 +8,12 @@
 
 namespace tessera::kernels::testing {
 
-// Attention of whole sequences and its gradients in double, and the operands in a type.
+// Attention of whole sequences and its gradients in double, and the operands in a type. With a
+// probability of dropout the samples and heads are a part of more.
 class WholeAttention {
  public:
-  WholeAttention(DType dtype, const reference::AttentionShape& shape, int num_ranks);
+  WholeAttention(DType dtype, const reference::AttentionShape& shape, int num_ranks,
+                 float dropout_probability = 0);
 
   DType dtype() const { return dtype_; }
   const reference::AttentionShape& shape() const { return shape_; }
@@ -23,6 +25,11 @@ class WholeAttention {
   Doubles RowsOf(int rank, const Doubles& matrix, int64_t width) const;
   // The same of [batch, num_heads, sequence].
   Doubles StatsOf(int rank, const Doubles& stats) const;
+  // Where a rank's tokens lie.
+  base::TokenPositions PositionsOf(int rank) const;
+  // Of queries and keys at these positions.
+  AttentionDropout Dropout(const base::TokenPositions& queries,
+                           const base::TokenPositions& keys) const;
   // Keys and values side by side, all tokens.
   Doubles KeysAndValues(const Doubles& keys, const Doubles& values) const;
 
@@ -31,9 +38,12 @@ class WholeAttention {
   reference::AttentionGrads grads;
 
  private:
+  Doubles Mask() const;
+
   DType dtype_;
   reference::AttentionShape shape_;
   int num_ranks_;
+  float dropout_probability_;
 };
 
 // Blocks of keys and values go round: partial outputs merged, gradients added up by the ranks in

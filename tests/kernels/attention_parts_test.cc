@@ -34,6 +34,20 @@ TEST_P(AttentionPartsTest, RanksThatSeeAllKeysTogetherComputeTheWhole) {
   }
 }
 
+// On one rank, which has the whole, round a ring and with gathered keys.
+TEST_P(AttentionPartsTest, AllPartsDropTheProbabilitiesThatTheWholeDrops) {
+  for (const auto& [shape, num_ranks] : kCases) {
+    for (const int ranks : {1, num_ranks}) {
+      const WholeAttention whole(GetParam(), shape, ranks, /*dropout_probability=*/0.3F);
+      const auto backend = MakeCpuBackend(2);
+      ExpectRingIsWhole(*backend, whole);
+      for (const auto stats : {AttentionStats::kLogSumExp, AttentionStats::kProbabilities}) {
+        ExpectGatheredIsWhole(*backend, whole, stats);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, AttentionPartsTest,
                          ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& type) { return std::string(ToString(type.param)); });

@@ -216,14 +216,12 @@ TEST_P(HalfRowsTest, DropoutKeepsWhatItsDrawsKeep) {
     expected[i] = base::UniformAt(key, index) >= 0.25 ? x[i] / 0.75 : 0.0;
   }
   for (const TypedArray* const y : {&own, &device_x}) {
-    backend().Dropout({.x = device_x,
-                       .y = *y,
-                       .num_rows = kShape.num_rows,
-                       .width = kShape.width,
-                       .probability = 0.25F,
-                       .key = key,
-                       .first_index = 11,
-                       .index_stride = 100});
+    backend().Dropout(
+        {.x = device_x,
+         .y = *y,
+         .num_rows = kShape.num_rows,
+         .width = kShape.width,
+         .dropout = {.probability = 0.25F, .key = key, .first_index = 11, .index_stride = 100}});
     const Doubles found = y->Values();
     ExpectClose(found, expected, "y");
     for (int64_t i = 0; i < kShape.Size(); ++i) ASSERT_EQ(found[i] == 0, expected[i] == 0) << i;

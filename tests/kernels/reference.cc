@@ -128,12 +128,13 @@ Doubles Rope(int64_t num_rows, int64_t sequence, int64_t num_heads, int64_t head
 }
 
 AttentionResult Attention(const AttentionShape& shape, const Doubles& q, const Doubles& k,
-                          const Doubles& v) {
-  return AttentionOverKeys(shape, q, k, v, 0, shape.sequence);
+                          const Doubles& v, const Doubles& mask) {
+  return AttentionOverKeys(shape, q, k, v, 0, shape.sequence, mask);
 }
 
 AttentionResult AttentionOverKeys(const AttentionShape& shape, const Doubles& q, const Doubles& k,
-                                  const Doubles& v, int64_t first_key, int64_t end_key) {
+                                  const Doubles& v, int64_t first_key, int64_t end_key,
+                                  const Doubles& mask) {
   const auto [batch, s, heads, kv_heads, d, scale] = shape;
   AttentionResult result{Doubles(shape.NumRows() * shape.QueryWidth(), 0.0),
                          Doubles(batch * heads * s, -std::numeric_limits<double>::infinity()),
@@ -161,9 +162,10 @@ AttentionResult AttentionOverKeys(const AttentionShape& shape, const Doubles& q,
     result.log_sum_exp[task] = max + std::log(sum);
     for (int64_t j = first_key; j < end; ++j) {
       p[j] /= sum;
+      const double weight = mask.empty() ? p[j] : p[j] * mask[task * s + j];
       for (int64_t c = 0; c < d; ++c) {
         result.out[((b * s + i) * heads + h) * d + c] +=
-            p[j] * v[((b * s + j) * kv_heads + kv_head) * d + c];
+            weight * v[((b * s + j) * kv_heads + kv_head) * d + c];
       }
     }
   }
@@ -171,7 +173,7 @@ AttentionResult AttentionOverKeys(const AttentionShape& shape, const Doubles& q,
 }
 
 AttentionGrads AttentionBackward(const AttentionShape& shape, const Doubles& dout, const Doubles& q,
-                                 const Doubles& k, const Doubles& v) {
+                                 const Doubles& k, const Doubles& v, const Doubles& mask) {
   const auto [batch, s, heads, kv_heads, d, scale] = shape;
   const AttentionResult forward = Attention(shape, q, k, v);
   AttentionGrads grads{Doubles(q.size(), 0.0), Doubles(k.size(), 0.0), Doubles(v.size(), 0.0)};
@@ -186,9 +188,10 @@ AttentionGrads AttentionBackward(const AttentionShape& shape, const Doubles& dou
     double weighted = 0;
     for (int64_t j = 0; j <= i; ++j) {
       const int64_t kv_at = ((b * s + j) * kv_heads + kv_head) * d;
+      const double factor = mask.empty() ? 1 : mask[task * s + j];
       for (int64_t c = 0; c < d; ++c) {
-        dp[j] += dout[q_at + c] * v[kv_at + c];
-        grads.dv[kv_at + c] += p[j] * dout[q_at + c];
+        dp[j] += factor * dout[q_at + c] * v[kv_at + c];
+        grads.dv[kv_at + c] += factor * p[j] * dout[q_at + c];
       }
       weighted += p[j] * dp[j];
     }

@@ -53,18 +53,20 @@ struct AttentionResult {
   Doubles log_sum_exp;    // [batch, num_heads, sequence]
   Doubles probabilities;  // [batch, num_heads, sequence, sequence]
 };
+// `mask`: a factor of each probability, as these lie, after the softmax; empty: ones.
 AttentionResult Attention(const AttentionShape& shape, const Doubles& q, const Doubles& k,
-                          const Doubles& v);
+                          const Doubles& v, const Doubles& mask = {});
 // Over the keys [first_key, end_key) alone: what a rank of a ring computes. A query that sees none
 // of them has out 0 and log-sum-exp -infinity.
 AttentionResult AttentionOverKeys(const AttentionShape& shape, const Doubles& q, const Doubles& k,
-                                  const Doubles& v, int64_t first_key, int64_t end_key);
+                                  const Doubles& v, int64_t first_key, int64_t end_key,
+                                  const Doubles& mask = {});
 
 struct AttentionGrads {
   Doubles dq, dk, dv;
 };
 AttentionGrads AttentionBackward(const AttentionShape& shape, const Doubles& dout, const Doubles& q,
-                                 const Doubles& k, const Doubles& v);
+                                 const Doubles& k, const Doubles& v, const Doubles& mask = {});
 
 // Softmax cross-entropy over the first num_valid columns; the gradient is of the sum of losses.
 struct CrossEntropyResult {

@@ -101,6 +101,23 @@ TEST(ReferenceGradientTest, AttentionBackwardIsTheGradientOfAttention) {
   ExpectGradient([&](const Doubles& at) { return loss(q, k, at); }, v, grads.dv, "dv");
 }
 
+TEST(ReferenceGradientTest, AttentionBackwardIsTheGradientOfAttentionThroughAMask) {
+  const AttentionShape shape{2, 9, 4, 2, 6, 0.4};
+  const Doubles q = Random(shape.NumRows() * shape.QueryWidth(), 1);
+  const Doubles k = Random(shape.NumRows() * shape.KeyWidth(), 2);
+  const Doubles v = Random(shape.NumRows() * shape.KeyWidth(), 3);
+  const Doubles dout = Random(shape.NumRows() * shape.QueryWidth(), 4);
+  Doubles mask = Random(shape.batch * shape.num_heads * shape.sequence * shape.sequence, 5);
+  for (double& factor : mask) factor = factor < 0 ? 0 : 2;
+  const auto grads = reference::AttentionBackward(shape, dout, q, k, v, mask);
+  const auto loss = [&](const Doubles& at_q, const Doubles& at_k, const Doubles& at_v) {
+    return Dot(reference::Attention(shape, at_q, at_k, at_v, mask).out, dout);
+  };
+  ExpectGradient([&](const Doubles& at) { return loss(at, k, v); }, q, grads.dq, "dq");
+  ExpectGradient([&](const Doubles& at) { return loss(q, at, v); }, k, grads.dk, "dk");
+  ExpectGradient([&](const Doubles& at) { return loss(q, k, at); }, v, grads.dv, "dv");
+}
+
 TEST(ReferenceGradientTest, CrossEntropyGradientIsTheGradientOfTheLoss) {
   constexpr int64_t kRows = 4, kColumns = 12, kValid = 10;
   const Doubles logits = Random(kRows * kColumns, 1);

@@ -94,7 +94,8 @@ Plan FullPlan() {
                                  .end_weight_decay = 0.3,
                                  .weight_decay_style = WeightDecayStyle::kCosine,
                                  .decay_embeddings = false,
-                                 .clip_grad = 2}};
+                                 .clip_grad = 2},
+                   .dropout = {.hidden = 0.1, .attention = 0.2, .embedding = 0.3}};
   plan.parallel = {.tensor_parallel_size = 2,
                    .pipeline_parallel_size = 3,
                    .data_parallel_size = 4,

@@ -119,6 +119,9 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
         ChooseSchedule(mesh, count, parallel);
         spec::Plan plan{.model = model, .parallel = parallel, .threads_per_rank = 1};
         plan.training = {.sequence_length = 16, .steps = 4, .precision = precision};
+        plan.training.dropout = {.hidden = count % 7 < 4 ? 0.1 : 0,
+                                 .attention = count % 3 == 1 ? 0.2 : 0,
+                                 .embedding = count % 4 == 3 ? 0.1 : 0};
         ChooseStages(mesh, count, plan);
         plan.cluster.shared_compute_units = 1;
         plan.num_devices = spec::WorldSize(parallel);

@@ -136,6 +136,11 @@ std::vector<CoverAxis> ModelAxes() {
       {"experts", ExpertModels()},
       SwitchAxis("clipping",
                  [](CoverDraft& draft) { draft.plan.training.optimizer.clip_grad = 1; }),
+      SwitchAxis("dropout",
+                 [](CoverDraft& draft) {
+                   draft.plan.training.dropout = {
+                       .hidden = 0.2, .attention = 0.3, .embedding = 0.1};
+                 }),
   };
 }
 

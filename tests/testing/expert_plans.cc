@@ -94,6 +94,7 @@ std::vector<NamedPlan> ExpertPlans(spec::Precision precision) {
       spec::Plan plan{.model = model, .parallel = parallel, .threads_per_rank = 1};
       plan.training = {
           .global_batch_size = 8, .sequence_length = 16, .steps = 4, .precision = precision};
+      plan.training.dropout.hidden = count % 4 >= 2 ? 0.1 : 0;
       plan.cluster.shared_compute_units = 1;
       plan.num_devices = spec::WorldSize(parallel);
       plans.push_back(
