@@ -2,14 +2,19 @@
 
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
+#include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/cli/device_choice.h"
 #include "engine/cli/interrupt.h"
+#include "engine/cli/local_launch.h"
 #include "engine/cli/train_table.h"
+#include "engine/comm/process_world.h"
 #include "engine/data/data_format.h"
 #include "engine/pipeline/stopwatch.h"
+#include "engine/train/engine_limits.h"
 #include "engine/train/metrics_json.h"
 #include "engine/train/train_job.h"
 
@@ -27,18 +32,27 @@ constexpr char kExamples[] = R"(Examples:
   tessera train --plan plan.json --data 0.7 web 0.3 books --split 98,1,1
   tessera train --plan gpu-plan.json --data corpus.bin --device cuda --comm nccl --save ckpt
   tessera train --plan gpu-plan.json --data corpus.bin --device cuda   # ranks may share a GPU
-Ctrl-C finishes the step, saves (with --save) and leaves; a second one ends at once.)";
+  tessera train --plan plan.json --data corpus.bin --comm gloo         # each rank a process
+  tessera train --plan plan.json --data corpus.bin --comm gloo --save ckpt --save-interval 100 \
+                --restart 3
+  torchrun --nnodes 2 --nproc-per-node 8 ... --no-python \
+      tessera train --plan plan.json --data corpus.bin --comm gloo
+Ctrl-C or SIGTERM finishes the step, saves (with --save) and leaves; a second one ends at once.)";
 
 constexpr int64_t kMaxSteps = 1'000'000'000;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxTimeoutS = 1'000'000;
+constexpr int kMaxRanks = 1 << 20;
+constexpr int kMaxRestarts = 1'000'000;
 
 struct Flags {
   std::string plan;
   std::string hyperparameters;
   std::string init = "random";
   std::string metrics;
-  std::string comm = "thread";
+  std::string comm;
+  int num_ranks = 0;
+  int num_restarts = 0;
   std::string device = "cpu";
   std::string format = "table";
   int64_t steps = 0;
@@ -125,17 +139,6 @@ void AddRunFlags(CLI::App& command, Flags& flags) {
       .add_option("--threads-per-rank", flags.threads_per_rank,
                   "CPU threads of a rank (0: the plan's, or cores / ranks)")
       ->check(CLI::Range(0, kMaxThreads));
-  command
-      .add_option("--timeout", flags.options.timeout_s,
-                  "Seconds after which a rank gives up waiting for another")
-      ->check(CLI::Range(1, kMaxTimeoutS))
-      ->capture_default_str();
-  command
-      .add_option("--comm", flags.comm,
-                  "thread: through this process's memory, so that ranks may share a GPU; nccl: "
-                  "from GPU to GPU, one rank on each")
-      ->check(CLI::IsMember({"thread", "nccl"}))
-      ->capture_default_str();
   command.add_option("--device", flags.device, "What the ranks compute on: cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
@@ -146,6 +149,43 @@ void AddRunFlags(CLI::App& command, Flags& flags) {
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
   command.add_flag("--quiet", flags.quiet, "No line for each step");
+}
+
+void AddProcessFlags(CLI::App& command, Flags& flags) {
+  command
+      .add_option("--comm", flags.comm,
+                  "thread: through this process's memory, so that ranks may share a GPU; gloo: "
+                  "over TCP, each rank a process; nccl: from GPU to GPU, one rank on each "
+                  "(default: thread, or gloo for CPU ranks that a launcher has started)")
+      ->check(CLI::IsMember({"thread", "gloo", "nccl"}));
+  command
+      .add_option("-n,--ranks", flags.num_ranks,
+                  "Ranks to start on this host: as many as the plan has devices (0: as it has)")
+      ->check(CLI::Range(0, kMaxRanks));
+  command
+      .add_option("--restart", flags.num_restarts,
+                  "Start again from the newest checkpoint of --save up to so many times after a "
+                  "failure")
+      ->check(CLI::Range(0, kMaxRestarts))
+      ->needs("--save");
+  command
+      .add_option("--timeout", flags.options.timeout_s,
+                  "Seconds after which a rank gives up waiting for another")
+      ->check(CLI::Range(1, kMaxTimeoutS))
+      ->capture_default_str();
+  command
+      .add_option("--init-timeout", flags.options.init_timeout_s,
+                  "Seconds until all processes of a run must have met")
+      ->check(CLI::Range(1, kMaxTimeoutS))
+      ->capture_default_str();
+  command.add_flag("--check-comm", flags.options.checks_calls,
+                   "Compare what ranks call before each operation (gloo): slower, and names "
+                   "both sides at once where they differ");
+  command.add_option("--interface", flags.options.interface,
+                     "Network interface for gloo (default: the one by which rank 0 is reached)");
+  command.add_option("--flight-record", flags.options.record_folder,
+                     "Folder for each rank's last 256 operations, written when a run over gloo "
+                     "fails (default: that of --save, else the current one)");
 }
 
 void ParseInit(const std::string& init, TrainOptions& options) {
@@ -205,13 +245,74 @@ class StepPrinter {
   double last_print_s_ = -1;
 };
 
-void Run(Flags& flags) {
+// What ranks talk over: as --comm says, else by who has started them.
+CommKind ChooseComm(const Flags& flags, const std::optional<ProcessRank>& process) {
+  if (!flags.comm.empty()) return CommKindFromString(flags.comm);
+  const bool is_cpu_process = process && DeviceKindFromString(flags.device) == DeviceKind::kCpu;
+  return is_cpu_process ? CommKind::kGloo : CommKind::kThread;
+}
+
+// Prepares the options; whatever is wrong with them comes out here.
+void Prepare(Flags& flags) {
   ParseInit(flags.init, flags.options);
   ParseData(flags);
   flags.options.device = DeviceKindFromString(flags.device);
-  flags.options.comm = CommKindFromString(flags.comm);
+  flags.options.comm = ChooseComm(flags, FindProcessRank(ReadEnvironment));
   flags.options.on_save_error = OnSaveErrorFromString(flags.on_save_error);
   LoadPlan(flags);
+  const int num_devices = flags.options.plan.num_devices;
+  if (flags.num_ranks > 0 && flags.num_ranks != num_devices) {
+    throw base::ConfigError("-n", "", std::to_string(flags.num_ranks),
+                            base::Concat(num_devices, ", as many as the plan has devices"));
+  }
+  // A rank alone talks to nobody.
+  if (num_devices == 1 && flags.options.comm == CommKind::kGloo) {
+    flags.options.comm = CommKind::kThread;
+  }
+  if (flags.options.record_folder.empty()) {
+    flags.options.record_folder = flags.options.save_dir.empty() ? "." : flags.options.save_dir;
+  }
+}
+
+// Whether ranks are to be processes that this one starts and watches over.
+bool IsLauncher(const Flags& flags) {
+  if (IsLaunched() || FindProcessRank(ReadEnvironment)) return false;
+  return flags.options.comm == CommKind::kGloo || flags.num_restarts > 0;
+}
+
+bool IsWorthRestarting(int exit_code) {
+  return exit_code != base::kExitDone && exit_code != base::kExitWrongInput &&
+         exit_code != base::kExitInfeasible;
+}
+
+// Returns the exit code.
+int Launch(const Flags& flags, const std::vector<std::string>& arguments) {
+  CheckExecutable(flags.options.plan);
+  if (flags.options.comm == CommKind::kGloo && !HasProcessWorld()) {
+    throw base::ConfigError("--comm", "", "gloo",
+                            "thread: this is a build without Gloo (package libgloo-dev)");
+  }
+  const std::atomic<bool>& stop = CatchInterrupts();
+  const bool is_gloo = flags.options.comm == CommKind::kGloo;
+  LaunchOptions launch = {.arguments = arguments,
+                          .num_ranks = is_gloo ? flags.options.plan.num_devices : 1};
+  for (int restart = 1;; ++restart) {
+    const LaunchResult result = RunLocalRanks(launch, stop, std::cout, std::cerr);
+    if (result.exit_code == base::kExitDone) return result.exit_code;
+    std::cerr << "tessera: " << Describe(result, launch.num_ranks) << std::endl;
+    if (restart > flags.num_restarts || stop.load() || !IsWorthRestarting(result.exit_code)) {
+      return result.exit_code;
+    }
+    const std::string checkpoint = NewestCheckpoint(flags.options.save_dir);
+    if (!checkpoint.empty()) {
+      launch.arguments = ResumingArguments(arguments, flags.options.save_dir);
+    }
+    std::cerr << "tessera: restart " << restart << " of " << flags.num_restarts << " from "
+              << (checkpoint.empty() ? "the beginning" : checkpoint) << std::endl;
+  }
+}
+
+void Run(Flags& flags) {
   std::unique_ptr<MetricsWriter> metrics;
   // Of several processes the first one tells.
   const auto process = FindProcessRank(ReadEnvironment);
@@ -250,8 +351,14 @@ void AddTrainCommand(CLI::App& app, const std::vector<std::string>& arguments, i
   AddRunFlags(*command, *flags);
   AddDataFlags(*command, *flags);
   AddStateFlags(*command, *flags);
+  AddProcessFlags(*command, *flags);
   command->callback([flags, arguments, &exit_code] {
     RunWhereDeviceIs(DeviceKindFromString(flags->device), arguments);
+    Prepare(*flags);
+    if (IsLauncher(*flags)) {
+      exit_code = Launch(*flags, arguments);
+      return;
+    }
     Run(*flags);
     exit_code = base::kExitDone;
   });

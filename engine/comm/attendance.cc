@@ -6,25 +6,9 @@
 #include <map>
 
 #include "cost_model/base/error.h"
+#include "engine/comm/rank_progress.h"
 
 namespace tessera::engine {
-namespace {
-
-// "rank 4", "ranks 0, 2-5": runs of more than two by their ends. REQUIRES: ascending.
-std::string ListOf(const std::vector<int>& ranks) {
-  std::string list;
-  for (size_t begin = 0; begin < ranks.size();) {
-    size_t end = begin + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    if (end - begin == 2) --end;
-    list += base::Concat(list.empty() ? "" : ", ", ranks[begin]);
-    if (end - begin > 1) list += base::Concat('-', ranks[end - 1]);
-    begin = end;
-  }
-  return (ranks.size() == 1 ? "rank " : "ranks ") + list;
-}
-
-}  // namespace
 
 std::string OwnHostName() {
   std::array<char, 256> name = {};
@@ -43,9 +27,9 @@ std::string Attendance::WhoIsMissing() const {
   for (const auto& [host, ranks] : by_host) {
     const std::string is = ranks.size() == 1 ? " is " : " are ";
     there += base::Concat(there.empty() ? "" : ", ", "on ", host, there.empty() ? is : " ",
-                          ListOf(ranks));
+                          ListOfRanks(ranks));
   }
-  return base::Concat(ListOf(missing), " of ", num_ranks(), " did not come; ", there,
+  return base::Concat(ListOfRanks(missing), " of ", num_ranks(), " did not come; ", there,
                       " (started by ", launcher_, ')');
 }
 

@@ -1,9 +1,11 @@
 #include "engine/comm/communicator.h"
 
 #include <cstddef>
+#include <cstring>
 #include <numeric>
 
 #include "cost_model/base/check.h"
+#include "engine/comm/lone_handle.h"
 
 namespace tessera::engine {
 namespace {
@@ -117,6 +119,14 @@ void CheckAllToAllV(const Communicator& comm, const void* input,
       comm.name(), ": input and output of an all-to-all overlap");
 }
 
+std::unique_ptr<CommHandle> GoingOn(std::unique_ptr<CommHandle> handle) {
+  if (auto* const lone = dynamic_cast<LoneHandle*>(handle.get())) lone->GoOnAlone();
+  return handle;
+}
+
+// Of the messages that all-to-alls are made of; tags of the callers' own messages are not negative.
+constexpr int kAllToAllTag = -1;
+
 OpRecord AllReduceRecord(int64_t count, int size, int axis, ReduceOp op) {
   return {OpKind::kAllReduce, {count, size, axis, static_cast<int64_t>(op)}};
 }
@@ -177,6 +187,26 @@ void Communicator::AllToAllV(const void* input, std::span<const int64_t> send_co
   DoAllToAllV(input, send_counts, output, receive_counts, dtype);
 }
 
+// As messages in a group: for backends that have nothing better.
+void Communicator::DoAllToAllV(const void* input, std::span<const int64_t> send_counts,
+                               void* output, std::span<const int64_t> receive_counts, DType dtype) {
+  const auto* from = static_cast<const std::byte*>(input);
+  auto* to = static_cast<std::byte*>(output);
+  GroupStart();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) {
+      const int64_t num_bytes = send_counts[peer] * SizeBytes(dtype);
+      if (num_bytes > 0) std::memcpy(to, from, static_cast<size_t>(num_bytes));
+    } else {
+      DoSend(from, send_counts[peer], dtype, peer, kAllToAllTag);
+      DoRecv(to, receive_counts[peer], dtype, peer, kAllToAllTag);
+    }
+    from += send_counts[peer] * SizeBytes(dtype);
+    to += receive_counts[peer] * SizeBytes(dtype);
+  }
+  GroupEnd();
+}
+
 void Communicator::Barrier() {
   const ReportedOp reported(CollectiveObserver(), {OpKind::kBarrier, {size(), axis_}});
   DoBarrier();
@@ -186,7 +216,7 @@ std::unique_ptr<CommHandle> Communicator::AllReduceAsync(const void* input, void
                                                          int64_t count, DType dtype, ReduceOp op) {
   CheckAllReduce(*this, input, output, count, dtype);
   const ReportedOp reported(CollectiveObserver(), AllReduceRecord(count, size(), axis_, op));
-  return DoAllReduce(input, output, count, dtype, op);
+  return GoingOn(DoAllReduce(input, output, count, dtype, op));
 }
 
 std::unique_ptr<CommHandle> Communicator::ReduceScatterAsync(const void* input, void* output,
@@ -195,7 +225,7 @@ std::unique_ptr<CommHandle> Communicator::ReduceScatterAsync(const void* input, 
   CheckReduceScatter(*this, input, output, count, dtype);
   const ReportedOp reported(CollectiveObserver(),
                             {OpKind::kReduceScatter, {count * size(), size(), axis_}});
-  return DoReduceScatter(input, output, count, dtype, op);
+  return GoingOn(DoReduceScatter(input, output, count, dtype, op));
 }
 
 std::unique_ptr<CommHandle> Communicator::AllGatherAsync(const void* input, void* output,
@@ -203,7 +233,7 @@ std::unique_ptr<CommHandle> Communicator::AllGatherAsync(const void* input, void
   CheckAllGather(*this, input, output, count, dtype);
   const ReportedOp reported(CollectiveObserver(),
                             {OpKind::kAllGather, {count * size(), size(), axis_}});
-  return DoAllGather(input, output, count, dtype);
+  return GoingOn(DoAllGather(input, output, count, dtype));
 }
 
 void Communicator::Send(const void* data, int64_t count, DType dtype, int peer, int tag) {

@@ -16,13 +16,16 @@ struct Launcher {
   const char* rank;
   const char* num_ranks;
   const char* local_rank;
+  const char* num_local_ranks;  // "" where it does not tell
 };
-constexpr std::array<Launcher, 4> kLaunchers = {
-    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+constexpr std::array<Launcher, 5> kLaunchers = {
+    Launcher{"tessera train -n", "TESSERA_RANK", "TESSERA_NUM_RANKS", "TESSERA_RANK",
+             "TESSERA_NUM_RANKS"},
+    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     Launcher{"mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-             "OMPI_COMM_WORLD_LOCAL_RANK"},
-    Launcher{"mpiexec (PMI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    Launcher{"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}};
+             "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    Launcher{"mpiexec (PMI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    Launcher{"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""}};
 
 // The variable's number in [low, high]; throws base::ConfigError for anything else.
 int NumberOf(const char* name, const std::string& text, int low, int high) {
@@ -69,6 +72,10 @@ std::optional<ProcessRank> FindProcessRank(const ReadVariable& read) {
     if (process.num_ranks == 1) return std::nullopt;
     if (const auto local_rank = read(launcher.local_rank)) {
       process.local_rank = NumberOf(launcher.local_rank, *local_rank, 0, process.num_ranks - 1);
+    }
+    if (const auto num_local = read(launcher.num_local_ranks)) {
+      process.num_local_ranks =
+          NumberOf(launcher.num_local_ranks, *num_local, 1, process.num_ranks);
     }
     return process;
   }

@@ -33,6 +33,13 @@ struct Reply {
 
 // For a connection that says nothing: some other program's.
 constexpr double kHelloTimeoutS = 10;
+
+// A connection that has not yet said who it is.
+struct Caller {
+  Socket socket;
+  std::string said;
+  Deadline deadline;
+};
 constexpr std::chrono::milliseconds kRetryInterval{50};
 
 template <typename Line>
@@ -89,26 +96,67 @@ std::string ProblemOf(const Attendance& attendance, const Hello& hello) {
   throw base::CommError(base::Concat("rank 0 waited at port ", place.port, " in vain: ", missing));
 }
 
+// Whether what a connection has said so far may be the beginning of a rank's hello.
+bool MayBeHello(const std::string& said) {
+  const Hello hello;
+  const std::string protocol(hello.protocol, sizeof(hello.protocol));
+  return said.compare(0, protocol.size(), protocol, 0, std::min(said.size(), protocol.size())) == 0;
+}
+
+// The next rank that says hello. Connections are listened to side by side, so that one of another
+// program holds up nobody. Nullopt when no rank has come by the deadline.
+std::optional<std::pair<Hello, Socket>> AwaitHello(const Socket& listener,
+                                                   std::vector<Caller>& callers,
+                                                   Deadline deadline) {
+  while (SecondsLeft(deadline) > 0) {
+    std::erase_if(callers, [](const Caller& caller) { return SecondsLeft(caller.deadline) <= 0; });
+    std::vector<const Socket*> sockets = {&listener};
+    Deadline next = deadline;
+    for (const Caller& caller : callers) {
+      sockets.push_back(&caller.socket);
+      next = std::min(next, caller.deadline);
+    }
+    const std::vector<size_t> ready = AwaitAny(sockets, next);
+    // From the last: what goes leaves the others where they are.
+    for (size_t i = ready.size(); i-- > 0 && ready[i] > 0;) {
+      const auto caller = callers.begin() + static_cast<std::ptrdiff_t>(ready[i]) - 1;
+      const bool is_there =
+          caller->socket.ReceiveSome(sizeof(Hello) - caller->said.size(), caller->said);
+      if (caller->said.size() == sizeof(Hello) && MayBeHello(caller->said)) {
+        Hello hello;
+        std::memcpy(&hello, caller->said.data(), sizeof(Hello));
+        Socket socket = std::move(caller->socket);
+        callers.erase(caller);
+        return std::make_pair(hello, std::move(socket));
+      }
+      if (!is_there || !MayBeHello(caller->said)) callers.erase(caller);
+    }
+    if (ready.empty() || ready.front() != 0) continue;
+    if (auto connection = Accept(listener, DeadlineAfter(0))) {
+      callers.push_back({std::move(*connection), "", DeadlineAfter(kHelloTimeoutS)});
+    }
+  }
+  return std::nullopt;
+}
+
 void Serve(const ProcessRank& process, const MeetingPlace& place, const std::string& message,
            Deadline deadline) {
   const Socket listener = Listen(place.port);
   Attendance attendance(process);
   Connections connections(static_cast<size_t>(process.num_ranks));
-  for (int num_missing = process.num_ranks - 1; num_missing > 0;) {
-    std::optional<Socket> connection = Accept(listener, deadline);
-    if (!connection) GiveUp(attendance, place, connections);
-    const Deadline hello_deadline = std::min(deadline, DeadlineAfter(kHelloTimeoutS));
-    const auto hello = Receive<Hello>(*connection, hello_deadline);
-    if (!hello) continue;
-    const std::string problem = ProblemOf(attendance, *hello);
+  std::vector<Caller> callers;
+  for (int num_missing = process.num_ranks - 1; num_missing > 0; --num_missing) {
+    auto come = AwaitHello(listener, callers, deadline);
+    if (!come) GiveUp(attendance, place, connections);
+    auto& [hello, connection] = *come;
+    const std::string problem = ProblemOf(attendance, hello);
     if (!problem.empty()) {
-      (void)connection->SendAll(ReplyWith(Answer::kNotOfThisRun, problem), deadline);
+      (void)connection.SendAll(ReplyWith(Answer::kNotOfThisRun, problem), deadline);
       throw base::ConfigError(
           base::Concat("the ranks that meet at port ", place.port, ": ", problem));
     }
-    attendance.Add(hello->rank, HostOf(*hello));
-    connections[static_cast<size_t>(hello->rank)] = std::move(connection);
-    --num_missing;
+    attendance.Add(hello.rank, HostOf(hello));
+    connections[static_cast<size_t>(hello.rank)] = std::move(connection);
   }
   // Not before all are there: then either all go on or none.
   for (size_t rank = 1; rank < connections.size(); ++rank) {

@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "cost_model/base/error.h"
@@ -21,13 +23,18 @@ struct AddressRelease {
   void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
 };
 
+// For poll: never early, and not beyond what it takes.
+int MillisecondsLeft(Deadline deadline) {
+  constexpr double kMillisecondsPerSecond = 1e3;
+  const double left_s = SecondsLeft(deadline);
+  return left_s <= 0 ? 0 : static_cast<int>(std::min(left_s * kMillisecondsPerSecond + 1, 1e6));
+}
+
 // Whether the socket is ready for `events` by the deadline.
 bool Await(int descriptor, short events, Deadline deadline) {
-  constexpr double kMillisecondsPerSecond = 1e3;
   while (true) {
     pollfd entry = {.fd = descriptor, .events = events, .revents = 0};
-    const double left_ms = SecondsLeft(deadline) * kMillisecondsPerSecond;
-    const int num_ready = poll(&entry, 1, static_cast<int>(std::min(left_ms + 1, 1e6)));
+    const int num_ready = poll(&entry, 1, MillisecondsLeft(deadline));
     if (num_ready > 0) return true;
     if (num_ready < 0 && errno != EINTR) return false;
     if (num_ready == 0 && SecondsLeft(deadline) <= 0) return false;
@@ -98,6 +105,34 @@ bool Socket::ReceiveAll(size_t num_bytes, std::string& bytes, Deadline deadline)
   return true;
 }
 
+bool Socket::ReceiveSome(size_t max_bytes, std::string& bytes) const {
+  const size_t before = bytes.size();
+  bytes.resize(before + max_bytes);
+  ssize_t received = 0;
+  do {
+    received = recv(descriptor_, bytes.data() + before, max_bytes, MSG_DONTWAIT);
+  } while (received < 0 && errno == EINTR);
+  const bool is_empty = received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  bytes.resize(before + (received > 0 ? static_cast<size_t>(received) : 0));
+  return received > 0 || is_empty;
+}
+
+std::vector<size_t> AwaitAny(const std::vector<const Socket*>& sockets, Deadline deadline) {
+  std::vector<pollfd> entries;
+  for (const Socket* const socket : sockets) {
+    entries.push_back({.fd = socket->descriptor(), .events = POLLIN, .revents = 0});
+  }
+  int num_ready = 0;
+  do {
+    num_ready = poll(entries.data(), entries.size(), MillisecondsLeft(deadline));
+  } while (num_ready <= 0 && SecondsLeft(deadline) > 0);
+  std::vector<size_t> ready;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].revents != 0) ready.push_back(i);
+  }
+  return ready;
+}
+
 Socket Listen(int port) {
   Socket listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address = {};
@@ -131,6 +166,35 @@ int PortOf(const Socket& listener) {
   getsockname(listener.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
   // Both families have the port in the same place.
   return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+namespace {
+
+std::string Numeric(const sockaddr_storage& address, socklen_t size) {
+  std::array<char, NI_MAXHOST> host = {};
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host.data(), host.size(),
+                  nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  const std::string text = host.data();
+  constexpr std::string_view kMappedPrefix = "::ffff:";  // IPv4 that came to an IPv6 socket
+  return text.rfind(kMappedPrefix, 0) == 0 ? text.substr(kMappedPrefix.size()) : text;
+}
+
+}  // namespace
+
+std::string LocalAddressOf(const Socket& connection) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  getsockname(connection.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  return Numeric(address, size);
+}
+
+std::string PeerAddressOf(const Socket& connection) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  getpeername(connection.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
+  return Numeric(address, size);
 }
 
 std::optional<Socket> Accept(const Socket& listener, Deadline deadline) {

@@ -18,9 +18,6 @@ class DoneHandle final : public CommHandle {
   void Wait() override {}
 };
 
-// Of the messages that all-to-alls are made of; tags of the callers' own messages are not negative.
-constexpr int kAllToAllTag = -1;
-
 std::string ToString(const Envelope& envelope) {
   return base::Concat(envelope.count, ' ', base::ToString(envelope.dtype));
 }
@@ -142,27 +139,6 @@ void ThreadCommunicator::DoBroadcast(void* data, int64_t count, DType dtype, int
 
 void ThreadCommunicator::DoAllToAll(const void* input, void* output, int64_t count, DType dtype) {
   Post({.kind = CollectiveKind::kAllToAll, .dtype = dtype, .count = count}, input, output)->Wait();
-}
-
-// As messages in a group: unlike a collective's, their counts differ from rank to rank.
-void ThreadCommunicator::DoAllToAllV(const void* input, std::span<const int64_t> send_counts,
-                                     void* output, std::span<const int64_t> receive_counts,
-                                     DType dtype) {
-  const auto* from = static_cast<const std::byte*>(input);
-  auto* to = static_cast<std::byte*>(output);
-  GroupStart();
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_) {
-      const int64_t num_bytes = send_counts[peer] * SizeBytes(dtype);
-      if (num_bytes > 0) std::memcpy(to, from, static_cast<size_t>(num_bytes));
-    } else {
-      DoSend(from, send_counts[peer], dtype, peer, kAllToAllTag);
-      DoRecv(to, receive_counts[peer], dtype, peer, kAllToAllTag);
-    }
-    from += send_counts[peer] * SizeBytes(dtype);
-    to += receive_counts[peer] * SizeBytes(dtype);
-  }
-  GroupEnd();
 }
 
 void ThreadCommunicator::DoBarrier() {

@@ -36,7 +36,9 @@ class ThreadCommunicator final : public Communicator {
   void DoBroadcast(void* data, int64_t count, base::DType dtype, int root) override;
   void DoAllToAll(const void* input, void* output, int64_t count, base::DType dtype) override;
   void DoAllToAllV(const void* input, std::span<const int64_t> send_counts, void* output,
-                   std::span<const int64_t> receive_counts, base::DType dtype) override;
+                   std::span<const int64_t> receive_counts, base::DType dtype) override {
+    Communicator::DoAllToAllV(input, send_counts, output, receive_counts, dtype);
+  }
   void DoBarrier() override;
   std::unique_ptr<CommHandle> DoSend(const void* data, int64_t count, base::DType dtype, int peer,
                                      int tag) override;

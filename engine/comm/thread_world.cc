@@ -1,39 +1,18 @@
 #include "engine/comm/thread_world.h"
 
 #include <exception>
-#include <mutex>
 #include <numeric>
 #include <thread>
 #include <vector>
 
 #include "cost_model/base/check.h"
+#include "engine/comm/first_failure.h"
 #include "engine/comm/thread_communicator.h"
 #include "engine/comm/thread_group.h"
 #include "engine/comm/thread_world_state.h"
 
 namespace tessera::engine {
 namespace {
-
-// The exceptions that ranks have thrown. An AbortedError is what another rank's failure leads to:
-// it counts only when there is nothing else.
-class FirstFailure {
- public:
-  void Add(std::exception_ptr failure, bool is_consequence) {
-    const std::lock_guard lock(mutex_);
-    std::exception_ptr& first = is_consequence ? consequence_ : cause_;
-    if (first == nullptr) first = failure;
-  }
-  void RethrowIfAny() {
-    const std::lock_guard lock(mutex_);
-    if (cause_ != nullptr) std::rethrow_exception(cause_);
-    if (consequence_ != nullptr) std::rethrow_exception(consequence_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr cause_;
-  std::exception_ptr consequence_;
-};
 
 void RunRank(ThreadWorldState& state, ThreadGroup& group, int rank,
              const std::function<void(Communicator& world)>& body, FirstFailure& failure) {

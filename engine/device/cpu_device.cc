@@ -4,22 +4,28 @@
 
 namespace tessera::engine {
 
+namespace {
+
+void CheckDevice(const DeviceOptions& options) {
+  if (HasDevice(options.device)) return;
+  throw base::ConfigError("--device", "", std::string(ToString(options.device)),
+                          "cpu: this executable was built for CPUs only");
+}
+
+}  // namespace
+
 bool HasDevice(DeviceKind device) { return device == DeviceKind::kCpu; }
 
 std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communicator& host_world) {
-  if (!HasDevice(options.device)) {
-    throw base::ConfigError("--device", "", std::string(ToString(options.device)),
-                            "cpu: this executable was built for CPUs only");
-  }
+  CheckDevice(options);
   return MakeCpuRankDevice(options, host_world);
 }
 
 ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
-                            const MeetingPlace& /*place*/) {
+                            const MeetingPlace& place) {
   CheckProcesses(options, process);
-  throw base::ConfigError(process.launcher, "",
-                          base::Concat("rank ", process.rank, " of ", process.num_ranks),
-                          "one process: this executable runs its ranks as threads");
+  CheckDevice(options);
+  return JoinCpuProcesses(options, process, place);
 }
 
 }  // namespace tessera::engine

@@ -1,11 +1,13 @@
 #include "engine/device/cpu_rank_device.h"
 
+#include <utility>
+
 #include "cost_model/base/error.h"
 
 namespace tessera::engine {
 namespace {
 
-class CpuRankDevice final : public RankDevice {
+class CpuRankDevice : public RankDevice {
  public:
   CpuRankDevice(int num_threads, Communicator& host_world)
       : backend_(kernels::MakeCpuBackend(num_threads)), world_(host_world) {}
@@ -17,15 +19,46 @@ class CpuRankDevice final : public RankDevice {
   Communicator& world_;
 };
 
+// Of a rank that is a process.
+class CpuProcessDevice final : public CpuRankDevice {
+ public:
+  CpuProcessDevice(int num_threads, ProcessCommunicator& host_world)
+      : CpuRankDevice(num_threads, host_world), process_world_(host_world) {}
+  void BeginStep(int64_t step) override { process_world_.BeginStep(step); }
+
+ private:
+  ProcessCommunicator& process_world_;
+};
+
 }  // namespace
 
 std::unique_ptr<RankDevice> MakeCpuRankDevice(const DeviceOptions& options,
                                               Communicator& host_world) {
-  if (options.comm != CommKind::kThread) {
+  if (options.comm == CommKind::kNccl) {
     throw base::ConfigError("--comm", "", std::string(ToString(options.comm)),
-                            "thread: ranks on CPUs are threads of one process");
+                            "thread or gloo: ranks on CPUs have no use for NCCL");
   }
   return std::make_unique<CpuRankDevice>(options.threads_per_rank, host_world);
+}
+
+std::unique_ptr<ProcessCommunicator> JoinHostWorld(const DeviceOptions& options,
+                                                   const ProcessRank& process,
+                                                   const MeetingPlace& place) {
+  return JoinProcessWorld(process, place,
+                          {.init_timeout_s = options.init_timeout_s,
+                           .timeout_s = options.timeout_s,
+                           .checks_calls = options.checks_calls,
+                           .interface = options.interface,
+                           .record_folder = options.record_folder});
+}
+
+ProcessDevice JoinCpuProcesses(const DeviceOptions& options, const ProcessRank& process,
+                               const MeetingPlace& place) {
+  ProcessDevice joined;
+  auto host_world = JoinHostWorld(options, process, place);
+  joined.device = std::make_unique<CpuProcessDevice>(options.threads_per_rank, *host_world);
+  joined.host_world = std::move(host_world);
+  return joined;
 }
 
 }  // namespace tessera::engine

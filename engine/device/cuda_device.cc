@@ -44,7 +44,7 @@ DeviceInfo InfoOf(const CudaBackend& backend) {
 }
 
 // A rank that shares its GPU with others, or has no NCCL: data goes through host memory.
-class StagedCudaDevice final : public RankDevice {
+class StagedCudaDevice : public RankDevice {
  public:
   StagedCudaDevice(int device, Communicator& host_world)
       : backend_({.device = device}), world_(Staging::kDeviceOverHost, backend_, host_world) {}
@@ -56,6 +56,17 @@ class StagedCudaDevice final : public RankDevice {
  private:
   CudaBackend backend_;
   StagedCommunicator world_;
+};
+
+// Of a rank that is a process and has no NCCL.
+class StagedProcessDevice final : public StagedCudaDevice {
+ public:
+  StagedProcessDevice(int device, ProcessCommunicator& host_world)
+      : StagedCudaDevice(device, host_world), process_world_(host_world) {}
+  void BeginStep(int64_t step) override { process_world_.BeginStep(step); }
+
+ private:
+  ProcessCommunicator& process_world_;
 };
 
 class NcclCudaDevice final : public RankDevice {
@@ -103,7 +114,7 @@ bool HasDevice(DeviceKind /*device*/) { return true; }
 std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communicator& host_world) {
   if (options.device == DeviceKind::kCpu) return MakeCpuRankDevice(options, host_world);
   const int device = ChooseDevice(options.comm, host_world);
-  if (options.comm == CommKind::kThread) {
+  if (options.comm != CommKind::kNccl) {
     return std::make_unique<StagedCudaDevice>(device, host_world);
   }
   auto nccl_device = std::make_unique<NcclCudaDevice>(
@@ -120,7 +131,16 @@ std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communi
 ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
                             const MeetingPlace& place) {
   CheckProcesses(options, process);
+  if (options.device == DeviceKind::kCpu) return JoinCpuProcesses(options, process, place);
   const int num_devices = NumDevicesOrThrow();
+  if (options.comm == CommKind::kGloo) {
+    ProcessDevice joined;
+    auto host_world = JoinHostWorld(options, process, place);
+    joined.device = std::make_unique<StagedProcessDevice>(
+        process.local_rank.value_or(process.rank) % num_devices, *host_world);
+    joined.host_world = std::move(host_world);
+    return joined;
+  }
   auto device = std::make_unique<NcclCudaDevice>(
       NcclCudaDevice::Place{process.local_rank.value_or(process.rank) % num_devices, process.rank,
                             process.num_ranks},
@@ -131,7 +151,7 @@ ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& pro
     const ncclUniqueId own = NcclUniqueId();
     message.assign(own.internal, sizeof(own.internal));
   }
-  message = ShareFromRankZero(process, place, message, options.timeout_s);
+  message = ShareFromRankZero(process, place, message, options.init_timeout_s);
   ncclUniqueId id = {};
   TESSERA_CHECK(message.size() == sizeof(id.internal), "an id of ", message.size(), " bytes");
   std::copy(message.begin(), message.end(), id.internal);

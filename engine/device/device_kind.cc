@@ -17,6 +17,8 @@ std::string_view ToString(CommKind comm) {
   switch (comm) {
     case CommKind::kThread:
       return "thread";
+    case CommKind::kGloo:
+      return "gloo";
     case CommKind::kNccl:
       return "nccl";
   }
@@ -31,15 +33,17 @@ DeviceKind DeviceKindFromString(const std::string& text) {
 
 CommKind CommKindFromString(const std::string& text) {
   if (text == "thread") return CommKind::kThread;
+  if (text == "gloo") return CommKind::kGloo;
   if (text == "nccl") return CommKind::kNccl;
-  throw base::ConfigError("comm", "", "\"" + text + "\"", "thread or nccl");
+  throw base::ConfigError("comm", "", "\"" + text + "\"", "thread, gloo or nccl");
 }
 
 void CheckProcesses(const DeviceOptions& options, const ProcessRank& process) {
+  if (options.comm == CommKind::kGloo) return;
   if (options.device == DeviceKind::kCuda && options.comm == CommKind::kNccl) return;
-  throw base::ConfigError(process.launcher, "",
-                          base::Concat("rank ", process.rank, " of ", process.num_ranks),
-                          "one process, or ranks with --device cuda --comm nccl");
+  throw base::ConfigError(
+      process.launcher, "", base::Concat("rank ", process.rank, " of ", process.num_ranks),
+      "one process, ranks with --comm gloo, or ranks with --device cuda --comm nccl");
 }
 
 }  // namespace tessera::engine

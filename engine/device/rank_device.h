@@ -15,7 +15,7 @@
 namespace tessera::engine {
 
 enum class DeviceKind : uint8_t { kCpu, kCuda };
-enum class CommKind : uint8_t { kThread, kNccl };
+enum class CommKind : uint8_t { kThread, kGloo, kNccl };
 
 std::string_view ToString(DeviceKind device);  // "cpu"
 std::string_view ToString(CommKind comm);      // "thread"
@@ -28,6 +28,11 @@ struct DeviceOptions {
   CommKind comm = CommKind::kThread;
   int threads_per_rank = 1;  // CPU
   double timeout_s = 600;    // of a wait for other ranks
+  // Of ranks that are processes:
+  double init_timeout_s = 60;  // until all have met
+  bool checks_calls = false;   // see ProcessWorldOptions
+  std::string interface;
+  std::string record_folder;
 };
 
 // What the system tells of a rank's device.
@@ -67,13 +72,12 @@ struct ProcessDevice {
 };
 
 // Throws base::ConfigError for options with which ranks cannot be processes of their own: others
-// than CUDA with NCCL.
+// than Gloo, and CUDA with NCCL.
 void CheckProcesses(const DeviceOptions& options, const ProcessRank& process);
 
 // Collective over the processes of a launcher: they meet at `place` and become the ranks of one
-// world, each on a GPU of its own: its launcher's local rank (else its rank) modulo the GPUs that
-// it sees. Throws as CheckProcesses does, and base::ConfigError where this executable knows no such
-// ranks.
+// world. On GPUs each takes its launcher's local rank (else its rank) modulo the GPUs that it sees.
+// Throws as CheckProcesses does, and base::ConfigError where this executable knows no such ranks.
 ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& process,
                             const MeetingPlace& place);
 

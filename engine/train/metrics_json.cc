@@ -2,7 +2,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
@@ -32,17 +34,29 @@ Json StepJson(const spec::StepReport& report) { return Json::parse(spec::WriteSt
 }  // namespace
 
 MetricsWriter::MetricsWriter(const std::string& path, bool append)
-    : path_(path), starts_over_(!append), file_(path, std::ios::app) {
+    : path_(path), appends_(append), file_(path, std::ios::app) {
   if (!file_) {
     throw base::SystemError(base::Concat("cannot open ", path, ": ", std::strerror(errno)));
   }
 }
 
-void MetricsWriter::Write(const StepRow& row) {
-  if (starts_over_) {
-    file_ = std::ofstream(path_, std::ios::trunc);
-    starts_over_ = false;
+void MetricsWriter::KeepRowsBefore(int64_t step) {
+  std::string kept;
+  if (step > 0 && std::filesystem::is_regular_file(path_)) {
+    std::ifstream earlier(path_);
+    for (std::string line; std::getline(earlier, line) && !earlier.eof();) {
+      const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      // Other lines are none of ours to judge.
+      if (row.is_object() && row.contains("step") && row["step"] >= step) break;
+      kept += line + '\n';
+    }
   }
+  file_ = std::ofstream(path_, std::ios::trunc);
+  file_ << kept;
+}
+
+void MetricsWriter::Write(const StepRow& row) {
+  if (!std::exchange(has_written_, true)) KeepRowsBefore(appends_ ? row.result.step : 0);
   Json json = {{"step", row.result.step},
                {"loss", row.result.loss},
                {"grad_norm", row.result.grad_norm},

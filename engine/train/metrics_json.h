@@ -15,15 +15,20 @@ namespace tessera::engine {
 class MetricsWriter {
  public:
   // `append`: after the rows of an earlier run (resumed training) instead of over them. The first
-  // row replaces them, so that a run refused before it leaves the file as it was.
+  // row replaces them, or those of its own step and later ones, which the earlier run had done
+  // beyond the checkpoint; so a run refused before it leaves the file as it was.
   // Throws base::SystemError when the file cannot be opened.
   MetricsWriter(const std::string& path, bool append);
   // Throws base::SystemError when the row cannot be written.
   void Write(const StepRow& row);
 
  private:
+  // Leaves the rows of steps before `step`.
+  void KeepRowsBefore(int64_t step);
+
   std::string path_;
-  bool starts_over_;
+  bool appends_;
+  bool has_written_ = false;
   std::ofstream file_;
 };
 

@@ -23,16 +23,20 @@
 namespace tessera::engine {
 namespace {
 
-int ThreadsPerRank(const spec::Plan& plan) {
+int ThreadsPerRank(const spec::Plan& plan, int num_local_ranks) {
   if (plan.threads_per_rank > 0) return plan.threads_per_rank;
-  return std::max(1, ReadHostInfo().num_cores / plan.num_devices);
+  return std::max(1, ReadHostInfo().num_cores / num_local_ranks);
 }
 
 DeviceOptions DeviceOptionsOf(const TrainOptions& options, int num_threads) {
   return {.device = options.device,
           .comm = options.comm,
           .threads_per_rank = num_threads,
-          .timeout_s = options.timeout_s};
+          .timeout_s = options.timeout_s,
+          .init_timeout_s = options.init_timeout_s,
+          .checks_calls = options.checks_calls,
+          .interface = options.interface,
+          .record_folder = options.record_folder};
 }
 
 void CheckRunnable(const TrainOptions& options) {
@@ -255,6 +259,19 @@ class RankRun {
   std::optional<CheckpointSaver> saver_;
 };
 
+// A process whose rank fails tells its peers why, so that they do not wait for it.
+template <typename Run>
+void RunForPeers(Communicator& world, const Run& run) {
+  try {
+    run();
+  } catch (const base::CommError&) {
+    throw;  // the peers know
+  } catch (const std::exception& error) {
+    world.Abort(base::Concat("rank ", world.rank(), " failed: ", error.what()));
+    throw;
+  }
+}
+
 }  // namespace
 
 TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& callbacks,
@@ -266,15 +283,22 @@ TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& ca
         process.launcher, "", base::Concat(process.num_ranks, " processes"),
         base::Concat(wanted.plan.num_devices, ", one for each of the plan's devices"));
   }
-  const ProcessDevice joined = JoinProcesses(DeviceOptionsOf(wanted, 1), process, place);
-  const RunStart start = ChooseCheckpoints(wanted, *joined.host_world);
-  std::unique_ptr<SampleSource> source;
-  RunOnAllRanks(*joined.host_world, "opening data and outputs", [&] {
-    source = OpenData(start.options);
-    PrepareOutputs(start.options);
-  });
+  const int num_local_ranks = process.num_local_ranks.value_or(process.num_ranks);
+  const int num_threads = ThreadsPerRank(wanted.plan, num_local_ranks);
+  if (wanted.device == DeviceKind::kCpu) {
+    BindToOwnCores(process.local_rank.value_or(process.rank), num_local_ranks, num_threads);
+  }
+  const ProcessDevice joined = JoinProcesses(DeviceOptionsOf(wanted, num_threads), process, place);
   TrainReport report;
-  RankRun(start, callbacks, stop, *source, *joined.device, *joined.host_world).Run(report);
+  RunForPeers(*joined.host_world, [&] {
+    const RunStart start = ChooseCheckpoints(wanted, *joined.host_world);
+    std::unique_ptr<SampleSource> source;
+    RunOnAllRanks(*joined.host_world, "opening data and outputs", [&] {
+      source = OpenData(start.options);
+      PrepareOutputs(start.options);
+    });
+    RankRun(start, callbacks, stop, *source, *joined.device, *joined.host_world).Run(report);
+  });
   return report;
 }
 
@@ -290,7 +314,7 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
   const std::unique_ptr<SampleSource> source = OpenData(options);
   PrepareOutputs(options);
   // Asked for here, where no thread is bound yet.
-  const int num_threads = ThreadsPerRank(options.plan);
+  const int num_threads = ThreadsPerRank(options.plan, options.plan.num_devices);
   TrainReport report;
   RunThreadRanks(options.plan.num_devices, {.timeout_s = options.timeout_s},
                  [&](Communicator& world) {

@@ -33,8 +33,12 @@ struct TrainOptions {
   std::string trace_path;
   DeviceKind device = DeviceKind::kCpu;
   CommKind comm = CommKind::kThread;
-  bool cuda_graph = false;  // the passes of a step as a graph of the GPU
-  double timeout_s = 600;
+  bool cuda_graph = false;     // the passes of a step as a graph of the GPU
+  double timeout_s = 600;      // of a wait for other ranks
+  double init_timeout_s = 60;  // until ranks that are processes have met
+  bool checks_calls = false;   // of these: compare what they call before each operation
+  std::string record_folder;   // where they write their last operations when the run fails
+  std::string interface;       // of the network that they talk through; "" for any
 };
 
 // What is printed and logged of a step.

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/testing/run_ranks.h"
+#include "tests/testing/comm_backends.h"
 #include "tests/testing/typed_data.h"
 
 namespace tessera::engine {
@@ -12,8 +12,9 @@ namespace {
 
 using base::DType;
 using testing::Bytes;
-using testing::RunRanks;
 using testing::TestElements;
+
+class CommunicatorAllToAllTest : public testing::OnEachBackend {};
 
 // What rank `source` sends to rank `target`, times `unit`: nothing in places.
 int64_t BlockLength(int source, int target, int64_t unit) {
@@ -47,13 +48,13 @@ Bytes BlockOf(const Bytes& sent, int source, int target, int64_t unit_bytes) {
   return {from, from + BlockLength(source, target, unit_bytes)};
 }
 
-void ExpectBlocksArrive(int num_ranks, int64_t unit, DType dtype) {
+void ExpectBlocksArrive(testing::CommBackend backend, int num_ranks, int64_t unit, DType dtype) {
   SCOPED_TRACE(base::Concat(num_ranks, " ranks, ", unit, ' ', base::ToString(dtype)));
   std::vector<Bytes> sent, received(num_ranks);
   for (int rank = 0; rank < num_ranks; ++rank) {
     sent.push_back(TestElements(rank, Sum(CountsOf(rank, num_ranks, unit).to), dtype));
   }
-  RunRanks(num_ranks, [&](Communicator& world) {
+  testing::RunRanks(backend, num_ranks, {}, [&](Communicator& world) {
     const Counts counts = CountsOf(world.rank(), num_ranks, unit);
     Bytes& output = received[world.rank()];
     output = testing::ZeroElements(Sum(counts.from), dtype);
@@ -69,17 +70,17 @@ void ExpectBlocksArrive(int num_ranks, int64_t unit, DType dtype) {
   }
 }
 
-TEST(CommunicatorAllToAllTest, BlocksOfAnyLengthArriveInTheOrderOfTheirRanks) {
+TEST_P(CommunicatorAllToAllTest, BlocksOfAnyLengthArriveInTheOrderOfTheirRanks) {
   for (const int num_ranks : {1, 2, 3, 4, 8}) {
     for (const int64_t unit : {0, 1, 7, 30'000}) {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-        ExpectBlocksArrive(num_ranks, unit, dtype);
+        ExpectBlocksArrive(GetParam(), num_ranks, unit, dtype);
       }
     }
   }
 }
 
-TEST(CommunicatorAllToAllTest, MessagesInFlightAreLeftAlone) {
+TEST_P(CommunicatorAllToAllTest, MessagesInFlightAreLeftAlone) {
   RunRanks(2, [](Communicator& world) {
     const int peer = 1 - world.rank();
     const float own[2] = {1.0F + static_cast<float>(world.rank()), -1};
@@ -96,22 +97,21 @@ TEST(CommunicatorAllToAllTest, MessagesInFlightAreLeftAlone) {
   });
 }
 
-TEST(CommunicatorAllToAllTest, CountsThatDoNotMatchAreToldByNumber) {
-  const std::string failure = testing::CommFailureOf(
-      2, {.timeout_s = testing::kTestTimeoutSeconds}, [](Communicator& world) {
-        std::vector<float> data(8), output(8);
-        // Rank 0 sends 3 elements, rank 1 waits for 2.
-        const std::vector<int64_t> to =
-            world.rank() == 0 ? std::vector<int64_t>{0, 3} : std::vector<int64_t>{1, 0};
-        const std::vector<int64_t> from =
-            world.rank() == 0 ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{2, 0};
-        world.AllToAllV(data.data(), to, output.data(), from, DType::kFloat32, 1);
-      });
+TEST_P(CommunicatorAllToAllTest, CountsThatDoNotMatchAreToldByNumber) {
+  const std::string failure = CommFailureOf(2, {}, [](Communicator& world) {
+    std::vector<float> data(8), output(8);
+    // Rank 0 sends 3 elements, rank 1 waits for 2.
+    const std::vector<int64_t> to =
+        world.rank() == 0 ? std::vector<int64_t>{0, 3} : std::vector<int64_t>{1, 0};
+    const std::vector<int64_t> from =
+        world.rank() == 0 ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{2, 0};
+    world.AllToAllV(data.data(), to, output.data(), from, DType::kFloat32, 1);
+  });
   EXPECT_NE(failure.find("3 fp32"), std::string::npos) << failure;
   EXPECT_NE(failure.find("2 fp32"), std::string::npos) << failure;
 }
 
-TEST(CommunicatorAllToAllTest, CountsForAnotherGroupAndOverlapsAreRefused) {
+TEST_P(CommunicatorAllToAllTest, CountsForAnotherGroupAndOverlapsAreRefused) {
   RunRanks(1, [](Communicator& world) {
     std::vector<float> data(16);
     const std::vector<int64_t> eight = {8}, seven = {7}, two = {1, 1}, negative = {-1};
@@ -125,6 +125,9 @@ TEST(CommunicatorAllToAllTest, CountsForAnotherGroupAndOverlapsAreRefused) {
     EXPECT_THROW(exchange(data.data() + 8, negative, negative), base::CheckFailure);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorAllToAllTest,
+                         ::testing::ValuesIn(testing::CommBackends()), testing::NameOfBackend);
 
 }  // namespace
 }  // namespace tessera::engine

@@ -8,15 +8,16 @@
 #include <thread>
 #include <vector>
 
-#include "tests/testing/run_ranks.h"
+#include "tests/testing/comm_backends.h"
 
 namespace tessera::engine {
 namespace {
 
 using base::DType;
 using base::ReduceOp;
-using testing::RunRanks;
 using Handles = std::vector<std::unique_ptr<CommHandle>>;
+
+class CommunicatorAsyncTest : public testing::OnEachBackend {};
 
 // Value of element i of rank r in operation `op`: small integers, so that any sum is exact.
 float ValueOf(int op, int rank, int64_t i) {
@@ -38,8 +39,9 @@ std::vector<float> InputOf(int op, int rank, int64_t count) {
 // Sizes on both sides of what one thread does at once.
 int64_t CountOf(int op) { return op % 3 == 0 ? 40'000 : 1 + op * 13; }
 
-void ExpectManyAllReduces(int num_ranks, int num_ops, bool wait_in_order) {
-  RunRanks(num_ranks, [&](Communicator& world) {
+void ExpectManyAllReduces(testing::CommBackend backend, int num_ranks, int num_ops,
+                          bool wait_in_order) {
+  testing::RunRanks(backend, num_ranks, {}, [&](Communicator& world) {
     std::vector<std::vector<float>> data;
     Handles handles;
     for (int op = 0; op < num_ops; ++op) {
@@ -57,19 +59,19 @@ void ExpectManyAllReduces(int num_ranks, int num_ops, bool wait_in_order) {
   });
 }
 
-TEST(CommunicatorAsyncTest, OutstandingOperationsCompleteInOrderOfPosting) {
-  for (const int num_ranks : {1, 2, 3, 8}) ExpectManyAllReduces(num_ranks, 20, true);
+TEST_P(CommunicatorAsyncTest, OutstandingOperationsCompleteInOrderOfPosting) {
+  for (const int num_ranks : {1, 2, 3, 8}) ExpectManyAllReduces(GetParam(), num_ranks, 20, true);
 }
 
-TEST(CommunicatorAsyncTest, HandlesMayBeWaitedForInAnyOrder) {
-  for (const int num_ranks : {2, 4}) ExpectManyAllReduces(num_ranks, 20, false);
+TEST_P(CommunicatorAsyncTest, HandlesMayBeWaitedForInAnyOrder) {
+  for (const int num_ranks : {2, 4}) ExpectManyAllReduces(GetParam(), num_ranks, 20, false);
 }
 
-TEST(CommunicatorAsyncTest, MoreOperationsThanTheGroupCanHoldAreAccepted) {
-  ExpectManyAllReduces(3, 300, true);
+TEST_P(CommunicatorAsyncTest, MoreOperationsThanTheGroupCanHoldAreAccepted) {
+  ExpectManyAllReduces(GetParam(), 3, 300, true);
 }
 
-TEST(CommunicatorAsyncTest, DifferentKindsAndGroupsInterleave) {
+TEST_P(CommunicatorAsyncTest, DifferentKindsAndGroupsInterleave) {
   constexpr int kNumRanks = 4;
   constexpr int64_t kCount = 30'000;
   RunRanks(kNumRanks, [](Communicator& world) {
@@ -96,7 +98,7 @@ TEST(CommunicatorAsyncTest, DifferentKindsAndGroupsInterleave) {
   });
 }
 
-TEST(CommunicatorAsyncTest, AWaitNeedsNoHelpFromAPeerThatHasPostedAndIsBusy) {
+TEST_P(CommunicatorAsyncTest, AWaitNeedsNoHelpFromAPeerThatHasPostedAndIsBusy) {
   constexpr int64_t kCount = 1'000'000;
   std::atomic<bool> rank_0_is_done{false};
   RunRanks(2, [&](Communicator& world) {
@@ -114,6 +116,9 @@ TEST(CommunicatorAsyncTest, AWaitNeedsNoHelpFromAPeerThatHasPostedAndIsBusy) {
     EXPECT_EQ(std::accumulate(data.begin(), data.end(), 0.0), 2.0 * kCount);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorAsyncTest,
+                         ::testing::ValuesIn(testing::CommBackends()), testing::NameOfBackend);
 
 }  // namespace
 }  // namespace tessera::engine

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/testing/run_ranks.h"
+#include "tests/testing/comm_backends.h"
 
 namespace tessera::engine {
 namespace {
@@ -18,37 +18,38 @@ namespace {
 using base::DType;
 using base::ReduceOp;
 using ::testing::AnyOf;
-using testing::CommFailureOf;
 using ::testing::Eq;
 using ::testing::HasSubstr;
-using testing::RunRanks;
 
-constexpr ThreadWorldOptions kPatient = {.timeout_s = testing::kTestTimeoutSeconds};
+using testing::CommOptions;
+
+class CommunicatorFailureTest : public testing::OnEachBackend {
+ protected:
+  // Runs `wait` on all ranks but `late_rank`, which stays alive and silent until one has failed.
+  std::string FailureWithLateRank(int num_ranks, int late_rank, double timeout_s,
+                                  const std::function<void(Communicator&)>& wait) const {
+    std::atomic<bool> one_has_failed{false};
+    return CommFailureOf(num_ranks, {.timeout_s = timeout_s}, [&](Communicator& world) {
+      if (world.rank() == late_rank) {
+        while (!one_has_failed) std::this_thread::yield();
+        return;
+      }
+      try {
+        wait(world);
+      } catch (const base::CommError&) {
+        one_has_failed = true;
+        throw;
+      }
+    });
+  }
+};
 
 void AllReduceOne(Communicator& comm) {
   float value = 1;
   comm.AllReduce(&value, &value, 1, DType::kFloat32, ReduceOp::kSum);
 }
 
-// Runs `wait` on all ranks but `late_rank`, which stays alive and silent until one has failed.
-std::string FailureWithLateRank(int num_ranks, int late_rank, double timeout_s,
-                                const std::function<void(Communicator&)>& wait) {
-  std::atomic<bool> one_has_failed{false};
-  return CommFailureOf(num_ranks, {.timeout_s = timeout_s}, [&](Communicator& world) {
-    if (world.rank() == late_rank) {
-      while (!one_has_failed) std::this_thread::yield();
-      return;
-    }
-    try {
-      wait(world);
-    } catch (const base::CommError&) {
-      one_has_failed = true;
-      throw;
-    }
-  });
-}
-
-TEST(CommunicatorFailureTest, ATimeoutNamesRankGroupOperationAndWhoIsMissing) {
+TEST_P(CommunicatorFailureTest, ATimeoutNamesRankGroupOperationAndWhoIsMissing) {
   const std::string failure = FailureWithLateRank(3, 2, 0.1, AllReduceOne);
   EXPECT_THAT(
       failure,
@@ -56,7 +57,7 @@ TEST(CommunicatorFailureTest, ATimeoutNamesRankGroupOperationAndWhoIsMissing) {
             Eq("rank 1 of world: all_reduce #1 timed out after 0.1 s; rank 2 has not arrived")));
 }
 
-TEST(CommunicatorFailureTest, ATimeoutInASubgroupSpeaksOfRanksOfTheWorld) {
+TEST_P(CommunicatorFailureTest, ATimeoutInASubgroupSpeaksOfRanksOfTheWorld) {
   std::atomic<bool> rank_3_has_failed{false};
   const std::string failure = CommFailureOf(4, {.timeout_s = 0.5}, [&](Communicator& world) {
     const int pair = world.rank() / 2;
@@ -73,22 +74,23 @@ TEST(CommunicatorFailureTest, ATimeoutInASubgroupSpeaksOfRanksOfTheWorld) {
             "after 0.5 s; rank 2 has not arrived");
 }
 
-TEST(CommunicatorFailureTest, APeerThatEndsIsNoticedAtOnce) {
-  const std::string failure = CommFailureOf(3, kPatient, [](Communicator& world) {
+TEST_P(CommunicatorFailureTest, APeerThatEndsIsNoticedAtOnce) {
+  const std::string failure = CommFailureOf(3, {}, [](Communicator& world) {
     if (world.rank() != 1) world.Barrier();
   });
   EXPECT_THAT(failure, HasSubstr("barrier #1 cannot complete; rank 1 has ended without it"));
 }
 
-TEST(CommunicatorFailureTest, TheFirstFailureComesOutAndNotWhatItLeadsTo) {
+TEST_P(CommunicatorFailureTest, TheFirstFailureComesOutAndNotWhatItLeadsTo) {
   std::atomic<int> num_aborted{0};
   try {
     RunRanks(4, [&](Communicator& world) {
+      world.Barrier();  // all have begun
       if (world.rank() == 2) throw std::out_of_range("no such layer");
       try {
         world.Barrier();
       } catch (const base::CommError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("barrier #1 aborted: rank 2 failed: no such layer"));
+        EXPECT_THAT(error.what(), HasSubstr("barrier #2 aborted: rank 2 failed: no such layer"));
         ++num_aborted;
         throw;
       }
@@ -100,7 +102,7 @@ TEST(CommunicatorFailureTest, TheFirstFailureComesOutAndNotWhatItLeadsTo) {
   EXPECT_EQ(num_aborted, 3);
 }
 
-TEST(CommunicatorFailureTest, ExceptionsOfAnyTypeComeOut) {
+TEST_P(CommunicatorFailureTest, ExceptionsOfAnyTypeComeOut) {
   EXPECT_THROW(RunRanks(2,
                         [](Communicator& world) {
                           if (world.rank() == 1) throw 42;
@@ -109,9 +111,9 @@ TEST(CommunicatorFailureTest, ExceptionsOfAnyTypeComeOut) {
                int);
 }
 
-TEST(CommunicatorFailureTest, AnAbortWakesWaitersOfEveryKindAndGroup) {
+TEST_P(CommunicatorFailureTest, AnAbortWakesWaitersOfEveryKindAndGroup) {
   std::atomic<int> num_woken{0};
-  const std::string failure = CommFailureOf(6, kPatient, [&](Communicator& world) {
+  const std::string failure = CommFailureOf(6, {}, [&](Communicator& world) {
     const int rank = world.rank();
     const auto odd_or_even = world.Split(rank % 2, rank, rank % 2 == 0 ? "even" : "odd");
     if (rank == 0) {
@@ -138,7 +140,7 @@ TEST(CommunicatorFailureTest, AnAbortWakesWaitersOfEveryKindAndGroup) {
   EXPECT_THAT(failure, HasSubstr(" aborted: disk full"));
 }
 
-TEST(CommunicatorFailureTest, EverythingAfterAnAbortThrows) {
+TEST_P(CommunicatorFailureTest, EverythingAfterAnAbortThrows) {
   RunRanks(2, [](Communicator& world) {
     world.Abort("enough");
     int value = 0;
@@ -149,8 +151,8 @@ TEST(CommunicatorFailureTest, EverythingAfterAnAbortThrows) {
   });
 }
 
-TEST(CommunicatorFailureTest, DifferentOperationsAreAnErrorThatNamesBoth) {
-  const std::string failure = CommFailureOf(2, kPatient, [](Communicator& world) {
+TEST_P(CommunicatorFailureTest, DifferentOperationsAreAnErrorThatNamesBoth) {
+  const std::string failure = CommFailureOf(2, {}, [](Communicator& world) {
     std::vector<float> data(64);
     world.Barrier();
     if (world.rank() == 0) {
@@ -163,7 +165,7 @@ TEST(CommunicatorFailureTest, DifferentOperationsAreAnErrorThatNamesBoth) {
                                  "rank 1 called all_gather(16 fp32)"));
 }
 
-TEST(CommunicatorFailureTest, DifferentSizesTypesReductionsAndRootsAreErrors) {
+TEST_P(CommunicatorFailureTest, DifferentSizesTypesReductionsAndRootsAreErrors) {
   using Call = std::function<void(Communicator&, bool is_odd_one, float* data)>;
   const std::vector<Call> calls = {
       [](Communicator& world, bool odd, float* data) {
@@ -184,7 +186,7 @@ TEST(CommunicatorFailureTest, DifferentSizesTypesReductionsAndRootsAreErrors) {
       },
   };
   for (size_t i = 0; i < calls.size(); ++i) {
-    const std::string failure = CommFailureOf(4, kPatient, [&](Communicator& world) {
+    const std::string failure = CommFailureOf(4, {}, [&](Communicator& world) {
       std::vector<float> data(100'000);
       calls[i](world, world.rank() == 2, data.data());
     });
@@ -193,7 +195,7 @@ TEST(CommunicatorFailureTest, DifferentSizesTypesReductionsAndRootsAreErrors) {
   }
 }
 
-TEST(CommunicatorFailureTest, AnErrorBetweenPostingAndWaitingLeavesNoBufferInUse) {
+TEST_P(CommunicatorFailureTest, AnErrorBetweenPostingAndWaitingLeavesNoBufferInUse) {
   // The buffers go with the stack of the rank that fails; a sanitizer sees who still touches them.
   for (int round = 0; round < 20; ++round) {
     EXPECT_THROW(RunRanks(3,
@@ -211,6 +213,9 @@ TEST(CommunicatorFailureTest, AnErrorBetweenPostingAndWaitingLeavesNoBufferInUse
                  std::runtime_error);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFailureTest,
+                         ::testing::ValuesIn(testing::CommBackends()), testing::NameOfBackend);
 
 }  // namespace
 }  // namespace tessera::engine

@@ -3,21 +3,22 @@
 #include <memory>
 #include <vector>
 
-#include "tests/testing/run_ranks.h"
+#include "tests/testing/comm_backends.h"
 
 namespace tessera::engine {
 namespace {
 
 using base::DType;
 using base::ReduceOp;
-using testing::RunRanks;
+
+class CommunicatorSplitTest : public testing::OnEachBackend {};
 
 int SumOverGroup(Communicator& comm, int value) {
   comm.AllReduce(&value, &value, 1, DType::kInt32, ReduceOp::kSum);
   return value;
 }
 
-TEST(CommunicatorSplitTest, RanksOfOneColorFormAGroupOrderedByKeyThenRank) {
+TEST_P(CommunicatorSplitTest, RanksOfOneColorFormAGroupOrderedByKeyThenRank) {
   RunRanks(6, [](Communicator& world) {
     // Colors 0 and 1; keys turn the order of color 1 around.
     const int color = world.rank() % 2;
@@ -30,7 +31,7 @@ TEST(CommunicatorSplitTest, RanksOfOneColorFormAGroupOrderedByKeyThenRank) {
   });
 }
 
-TEST(CommunicatorSplitTest, ANegativeColorGetsNoGroup) {
+TEST_P(CommunicatorSplitTest, ANegativeColorGetsNoGroup) {
   RunRanks(3, [](Communicator& world) {
     const auto group = world.Split(world.rank() == 1 ? -1 : 7, 0, "rest");
     EXPECT_EQ(group == nullptr, world.rank() == 1);
@@ -40,7 +41,7 @@ TEST(CommunicatorSplitTest, ANegativeColorGetsNoGroup) {
   });
 }
 
-TEST(CommunicatorSplitTest, GroupsOfGroupsWorkSideBySide) {
+TEST_P(CommunicatorSplitTest, GroupsOfGroupsWorkSideBySide) {
   RunRanks(8, [](Communicator& world) {
     const int rank = world.rank();
     const auto half = world.Split(rank / 4, rank, "half");
@@ -55,6 +56,9 @@ TEST(CommunicatorSplitTest, GroupsOfGroupsWorkSideBySide) {
     }
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorSplitTest,
+                         ::testing::ValuesIn(testing::CommBackends()), testing::NameOfBackend);
 
 }  // namespace
 }  // namespace tessera::engine

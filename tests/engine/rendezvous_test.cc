@@ -158,7 +158,14 @@ TEST(RendezvousTest, AnotherProgramsConnectionIsPassedOver) {
   while (!(stranger = Connect("localhost", place.port, DeadlineAfter(kTimeoutS), problem))) {
   }
   EXPECT_TRUE(stranger->SendAll("GET / HTTP/1.1\r\n", DeadlineAfter(kTimeoutS)));
+  // One that says nothing, and one that begins as a rank does.
+  const auto silent = Connect("localhost", place.port, DeadlineAfter(kTimeoutS), problem);
+  const auto slow = Connect("localhost", place.port, DeadlineAfter(kTimeoutS), problem);
+  EXPECT_TRUE(slow->SendAll("tess", DeadlineAfter(kTimeoutS)));
+  const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(ShareFromRankZero(Rank(1, 2), place, "", kTimeoutS), "name");
+  // Far less than the patience with any of them.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 }  // namespace

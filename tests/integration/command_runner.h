@@ -52,6 +52,7 @@ class RunningCommand {
   void Interrupt() const;
   // As a machine that goes down does: no chance to tidy up.
   void Kill() const;
+  pid_t pid() const { return pid_; }
   bool HasEnded();
   CommandResult Wait();
 

@@ -9,7 +9,6 @@
 #include "engine/checkpoint/state_parts.h"
 #include "engine/train/rank_trainer.h"
 #include "tests/testing/counting_source.h"
-#include "tests/testing/run_ranks.h"
 
 namespace tessera::testing {
 namespace {
@@ -73,11 +72,11 @@ float GradientOfFirstMoment(const spec::OptimizerSpec& options, double grad_norm
 
 }  // namespace
 
-TrainedModel TrainOnThreads(const spec::Plan& plan) {
+TrainedModel TrainOver(CommBackend backend, const spec::Plan& plan) {
   const CountingSource source(plan.training.sequence_length, plan.model.vocab_size);
   TrainedModel trained;
   std::mutex mutex;
-  RunRanks(plan.num_devices, [&](engine::Communicator& world) {
+  RunRanks(backend, plan.num_devices, {}, [&](engine::Communicator& world) {
     const auto device = engine::MakeRankDevice({}, world);
     engine::RankTrainer trainer(plan, *device, world, source);
     for (int64_t step = 1; step <= plan.training.steps; ++step) {

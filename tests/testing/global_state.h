@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cost_model/spec/plan.h"
+#include "tests/testing/comm_backends.h"
 
 namespace tessera::testing {
 
@@ -27,7 +28,10 @@ struct TrainedModel {
   GlobalTensors weights;  // after the last step
 };
 
-// Trains all steps of the plan on threads of this process. Precision fp32.
-TrainedModel TrainOnThreads(const spec::Plan& plan);
+// Trains all steps of the plan. Precision fp32.
+TrainedModel TrainOver(CommBackend backend, const spec::Plan& plan);
+inline TrainedModel TrainOnThreads(const spec::Plan& plan) {
+  return TrainOver(CommBackend::kThread, plan);
+}
 
 }  // namespace tessera::testing

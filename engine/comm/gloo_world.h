@@ -1,0 +1,122 @@
+// One rank's part of a world of processes: how its groups connect, what it waits for, and what ends
+// its waits when the run fails.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/comm/control_client.h"
+#include "engine/comm/control_server.h"
+#include "engine/comm/process_world.h"
+#include "engine/comm/rank_activity.h"
+
+namespace gloo::transport {
+class Context;
+class Device;
+class UnboundBuffer;
+}  // namespace gloo::transport
+
+namespace tessera::engine {
+
+struct GlooGroupInfo {
+  std::string name;              // "tp{0,1}"
+  std::string id;                // the same on all ranks of the group, and no other group's
+  std::vector<int> world_ranks;  // by rank in the group
+  int rank = 0;                  // in the group
+  int activity = 0;              // of RankActivity::AddGroup
+};
+
+class GlooWorld {
+ public:
+  // One wait of a thread, for as long as it lives; see Await.
+  class Wait {
+   public:
+    // Both outlive the wait.
+    Wait(GlooWorld& world, const GlooGroupInfo& group, const CommOp& op);
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    friend class GlooWorld;
+    using Clock = std::chrono::steady_clock;
+    RankWait ForPeers() const;
+
+    GlooWorld& world_;
+    const GlooGroupInfo& group_;
+    const CommOp& op_;
+    const Clock::time_point since_ = Clock::now();
+    // Of the world's mutex:
+    ::gloo::transport::UnboundBuffer* buffer_ = nullptr;  // waited on now
+    bool is_told_ = false;                                // that it is too long
+  };
+
+  // Collective over the processes.
+  GlooWorld(const ProcessRank& process, const MeetingPlace& place,
+            const ProcessWorldOptions& options);
+  ~GlooWorld();
+  GlooWorld(const GlooWorld&) = delete;
+  GlooWorld& operator=(const GlooWorld&) = delete;
+
+  int rank() const { return process_.rank; }
+  int num_ranks() const { return process_.num_ranks; }
+  const ProcessWorldOptions& options() const { return options_; }
+  RankActivity& activity() { return activity_; }
+
+  // Connects the ranks of a group with each other. Collective over them.
+  std::shared_ptr<::gloo::transport::Context> Connect(const GlooGroupInfo& group);
+
+  // Ends every wait of every rank.
+  void Fail(const std::string& reason) { control_->Fail(reason); }
+  bool failed() const { return control_->failed(); }
+  // "rank 3 of tp{2,3}, step 7: all_reduce #5".
+  std::string Describe(const GlooGroupInfo& group, const CommOp& op) const;
+  // Throws what the rank has to say of its operation: the reason itself where it found it there.
+  // REQUIRES: failed().
+  [[noreturn]] void ThrowFailed(const GlooGroupInfo& group, const CommOp& op);
+  // Something went wrong between this rank and a peer: throws, once it is known why.
+  [[noreturn]] void ThrowBroken(const GlooGroupInfo& group, const CommOp& op, int world_peer,
+                                const std::string& problem);
+
+  // Returns when what was posted on the buffer is done; throws base::CommError otherwise.
+  void AwaitSend(Wait& wait, ::gloo::transport::UnboundBuffer& buffer, int world_peer);
+  void AwaitReceive(Wait& wait, ::gloo::transport::UnboundBuffer& buffer, int world_peer);
+
+  // Waits until every rank has come here, or the run has failed.
+  void Leave();
+
+ private:
+  template <typename WaitFor>
+  void Await(Wait& wait, ::gloo::transport::UnboundBuffer& buffer, int world_peer,
+             const WaitFor& wait_for);
+  void MakeDevice();
+  void ConnectPairs(const GlooGroupInfo& group, ::gloo::transport::Context& context);
+  void OnFailure(const ControlFailure& failure);
+  void OnLeft(int rank, const RankProgress& progress);
+  void OnTick();
+  RankProgress Progress() const;
+  // "", or where the last operations stand.
+  std::string RecordNote();
+
+  const ProcessRank process_;
+  const ProcessWorldOptions options_;
+  std::unique_ptr<ControlServer> server_;  // of rank 0
+  RankActivity activity_;
+  std::shared_ptr<::gloo::transport::Device> device_;
+  // Kept until all ranks have left: a connection that closes may drop what is under way.
+  std::vector<std::shared_ptr<::gloo::transport::Context>> contexts_;
+  std::once_flag is_recorded_;
+  std::string record_note_;
+  mutable std::mutex mutex_;  // of what follows
+  std::list<Wait*> waits_;
+  ::gloo::transport::Context* connecting_ = nullptr;  // whose pairs a failure must close
+  std::map<int, RankProgress> left_;                  // ranks that have done their work
+  std::unique_ptr<ControlClient> control_;
+};
+
+}  // namespace tessera::engine
