@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <map>
 #include <random>
 #include <set>
@@ -131,7 +132,7 @@ TEST_F(KilledSaveTest, AKilledProcessAlwaysLeavesTheCheckpointsOfAnUndisturbedRu
       before.clear();
     }
   }
-  RecordProperty("killed_while_saving", num_saving);
+  std::cout << num_killed << " processes killed, " << num_saving << " of them while they saved\n";
   EXPECT_GT(num_saving, num_kills / 4) << "of " << num_killed;
 }
 

@@ -177,16 +177,20 @@ TEST_F(ResumeTest, AVanishedFolderStopsTheRunOrLetsItGoOnAsAsked) {
 TEST_F(ResumeTest, ARunThatDivergesStopsAndKeepsItsLastCheckpoint) {
   // Adam's first step is the learning rate's size: the weights' products overflow in the second.
   folder_->Write("wild.json", R"({"lr": 1e30, "lr_decay_style": "constant"})");
-  const CommandResult result = RunCommand(
-      "train --data corpus --plan plan.json --hyperparameters wild.json --quiet --steps 12 "
-      "--save wild --save-interval 1 --metrics wild.jsonl",
-      *folder_);
-  EXPECT_EQ(result.exit_code, 1);
-  ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
-  EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("diverged at step 2"), HasSubstr("nan")));
-  EXPECT_EQ(ReadRows("wild.jsonl", *folder_).size(), 1U);
-  EXPECT_EQ(RunForJson("checkpoint inspect wild", *folder_)["step"], 1);
-  RunWell("checkpoint verify wild", *folder_);
+  for (const std::string save : {"wild", "wild-behind --async-save"}) {
+    const std::string folder = save.substr(0, save.find(' '));
+    const CommandResult result = RunCommand(
+        "train --data corpus --plan plan.json --hyperparameters wild.json --quiet --steps 12 "
+        "--save-interval 1 --metrics wild.jsonl --save " +
+            save,
+        *folder_);
+    EXPECT_EQ(result.exit_code, 1);
+    ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
+    EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("diverged at step 2"), HasSubstr("nan")));
+    EXPECT_EQ(ReadRows("wild.jsonl", *folder_).size(), 1U);
+    EXPECT_EQ(RunForJson("checkpoint inspect " + folder, *folder_)["step"], 1);
+    RunWell("checkpoint verify " + folder, *folder_);
+  }
 }
 
 TEST_F(ResumeTest, AFullDiskForMetricsEndsTheRun) {
@@ -219,7 +223,9 @@ TEST_F(ResumeTest, ACheckpointOfAnotherModelIsRefused) {
 TEST_F(ResumeTest, AnInterruptFinishesTheStepAndSavesAndTheRunGoesOn) {
   const std::string sequential = "--plan plan.json --data-order sequential ";
   RunningCommand command(
-      Train(sequential + "--steps 1000000 --metrics stopped.jsonl --save stopped"), *folder_);
+      Train(sequential + "--steps 1000000 --metrics stopped.jsonl --save stopped --save-interval 5 "
+                         "--async-save --keep-last 1"),
+      *folder_);
   ASSERT_TRUE(WaitForRows(3, "stopped.jsonl", *folder_, command)) << command.Wait().err;
   command.Interrupt();
   const CommandResult result = command.Wait();
@@ -228,6 +234,8 @@ TEST_F(ResumeTest, AnInterruptFinishesTheStepAndSavesAndTheRunGoesOn) {
   const int stopped_at = ReadRows("stopped.jsonl", *folder_).back()["step"];
   const nlohmann::json saved = RunForJson("checkpoint inspect stopped", *folder_);
   EXPECT_EQ(saved["step"], stopped_at);
+  const std::filesystem::directory_iterator checkpoints(folder_->Path("stopped"));
+  EXPECT_EQ(std::distance(checkpoints, {}), 1) << "not that of the interrupt alone";
   EXPECT_EQ(saved["consumed_samples"], stopped_at * kSmallBatchSize);
 
   const std::string steps = "--steps " + std::to_string(stopped_at + 3);
