@@ -11,9 +11,9 @@
 namespace tessera::spec {
 
 // A Hugging Face config.json of model_type gpt2, llama, mistral, qwen2 or mixtral, with the
-// defaults of the transformers library. Keys that do not change the mathematics are skipped; a value
-// that asks for mathematics we do not have is a base::ConfigError. Dropout that it names goes into
-// `training`, null for none.
+// defaults of the transformers library. Keys that do not change the mathematics are skipped; a
+// value that asks for mathematics we do not have is a base::ConfigError. Dropout that it names goes
+// into `training`, null for none.
 ModelSpec ModelFromHuggingFace(const nlohmann::json& document, const std::string& file,
                                TrainingSpec* training);
 

@@ -18,8 +18,8 @@ std::string PresetPath(const std::string& kind, const std::string& name);  // ""
 // A preset's name, a file of ours, a Hugging Face config.json (or its folder), or Megatron-LM's
 // arguments as JSON, YAML or plain text ("--num-layers 96 ..."). Megatron-style files may hold
 // layout and training keys as well, a config.json dropout; those found go into `training` and
-// `parallel` when not null, and names of the keys set into `keys_set`. The text of a run's whole command line sets every key
-// of the layout: arguments that it lacks have Megatron-LM's defaults.
+// `parallel` when not null, and names of the keys set into `keys_set`. The text of a run's whole
+// command line sets every key of the layout: arguments that it lacks have Megatron-LM's defaults.
 ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nullptr,
                     ParallelSpec* parallel = nullptr, std::vector<std::string>* keys_set = nullptr);
 // A preset's name or a file.

@@ -228,7 +228,7 @@ bool RankTrainer::Judge(const StepSums& sums, StepResult& result) const {
   result.loss_scale = scaler_.is_active() ? scaler_.scale() : 0;
   result.stop = sums.num_stop_requests > 0;
   result.lr = spec::LearningRate(plan_.training.optimizer, static_cast<double>(result.step),
-                                static_cast<double>(plan_.training.steps));
+                                 static_cast<double>(plan_.training.steps));
   const bool is_finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   result.skipped = !is_finite && std::isfinite(result.loss) && scaler_.can_back_off();
   if (is_finite || result.skipped) return is_finite;

@@ -42,9 +42,8 @@ AttentionShape ShapeOf(const Args& args) {
 template <typename Args>
 bool IsPlain(const Args& args) {
   return args.dropout.probability == 0 && args.mask == base::AttentionMask::kCausal &&
-         args.key_sequence == args.sequence &&
-         args.query_rows == args.sequence && args.key_rows == args.sequence &&
-         args.kv_stride == args.qkv_stride;
+         args.key_sequence == args.sequence && args.query_rows == args.sequence &&
+         args.key_rows == args.sequence && args.kv_stride == args.qkv_stride;
 }
 
 }  // namespace

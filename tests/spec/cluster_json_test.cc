@@ -141,24 +141,6 @@ TEST_F(HyperparametersTest, KeysInTheFileReplaceThoseOfTheTrainingAlone) {
   EXPECT_EQ(training.optimizer.adam_beta2, OptimizerSpec().adam_beta2);
 }
 
-TEST_F(HyperparametersTest, DropoutIsAShareBelowOne) {
-  TrainingSpec training;
-  LoadHyperparameters(Write("train.json", R"({"hidden_dropout": 0.1, "attention_dropout": 0,
-                                              "embedding_dropout": 0.25})"),
-                      training);
-  EXPECT_EQ(training.dropout, (DropoutSpec{.hidden = 0.1, .embedding = 0.25}));
-  for (const char* value : {"1", "-0.1", "\"half\""}) {
-    const std::string path =
-        Write("train.json", std::string(R"({"attention_dropout": )") + value + "}");
-    EXPECT_THAT(ConfigErrorOf([&] { LoadHyperparameters(path, training); }),
-                HasSubstr("/attention_dropout: found"))
-        << value;
-  }
-  const std::string path = Write("train.json", R"({"hidden_dropout": 1})");
-  EXPECT_THAT(ConfigErrorOf([&] { LoadHyperparameters(path, training); }),
-              HasSubstr("found 1, expected a number of at least 0 and below 1"));
-}
-
 TEST_F(HyperparametersTest, AWrongFileChangesNothing) {
   TrainingSpec training;
   const std::string path = Write("train.json", R"({"steps": 10, "learning_rate": 1})");

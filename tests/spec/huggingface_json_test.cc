@@ -102,15 +102,6 @@ TEST_F(HuggingFaceTest, Gpt2IsThePresetOfItsSize) {
   ExpectSameModel(Load(kGpt2), LoadModel("gpt2-124m"));
 }
 
-TEST_F(HuggingFaceTest, DropoutIsReadWhereItIsNamed) {
-  TrainingSpec training;
-  LoadModel(Write("m/config.json", kGpt2), &training);
-  EXPECT_EQ(training.dropout, (DropoutSpec{.hidden = 0.1, .attention = 0.1, .embedding = 0.1}));
-  training = {.dropout = {.hidden = 0.3, .attention = 0.3}};
-  LoadModel(Write("m/config.json", kMixtral), &training);
-  EXPECT_EQ(training.dropout, (DropoutSpec{.hidden = 0.3}));
-}
-
 TEST_F(HuggingFaceTest, Llama31HasItsRopeScaling) {
   ModelSpec expected = LoadModel("llama3-8b");
   expected.max_sequence_length = 131072;

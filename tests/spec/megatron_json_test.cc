@@ -51,18 +51,6 @@ TEST_F(MegatronTest, ModelAndLayoutAreReadFromOneFlatFile) {
                                    "pipeline_parallel_size"));
 }
 
-// Megatron-LM drops embeddings like hidden states.
-TEST_F(MegatronTest, DropoutIsReadWhereItIsGiven) {
-  const std::string text = kGpt3;
-  EXPECT_EQ(Load(text).training.dropout, DropoutSpec());
-  const Loaded loaded = Load(text.substr(0, text.size() - 1) +
-                             R"(, "hidden_dropout": 0.1, "attention_dropout": 0.2})");
-  EXPECT_EQ(loaded.training.dropout,
-            (DropoutSpec{.hidden = 0.1, .attention = 0.2, .embedding = 0.1}));
-  EXPECT_THAT(ErrorOf(text.substr(0, text.size() - 1) + R"(, "hidden_dropout": 1.5})"),
-              HasSubstr("below 1"));
-}
-
 TEST_F(MegatronTest, TheModelAloneMayBeAskedFor) {
   EXPECT_EQ(LoadModel(Write("args.json", kGpt3)).num_layers, 96);
 }
