@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <span>
 
 #include "cost_model/base/error.h"
@@ -36,27 +35,31 @@ void WriteElements(std::span<const float> elements, LlmCType type, OutputFile& f
 
 }  // namespace
 
-std::string ConvertFromLlmC(const std::string& path, const std::string& save_folder) {
-  const MappedFile file(path);
-  if (file.size_bytes() < kLlmCModelHeaderBytes) {
-    throw base::ConfigError(path, base::Concat("byte ", file.size_bytes()), "the end of the file",
+LlmCFile::LlmCFile(const std::string& path) : file_(path) {
+  if (file_.size_bytes() < kLlmCModelHeaderBytes) {
+    throw base::ConfigError(path, base::Concat("byte ", file_.size_bytes()), "the end of the file",
                             base::Concat("a header of ", kLlmCModelHeaderBytes, " bytes"));
   }
-  const LlmCModel header = ParseLlmCHeader(file.data(), file.size_bytes(), path);
+  header_ = ParseLlmCHeader(file_.data(), file_.size_bytes(), path);
   const int64_t num_padding_elements =
-      (header.padded_vocab_size - header.model.vocab_size) * header.model.hidden_size;
-  std::map<std::string, int64_t> offsets_bytes;
+      (header_.padded_vocab_size - header_.model.vocab_size) * header_.model.hidden_size;
   int64_t offset_bytes = kLlmCModelHeaderBytes;
-  for (const CheckpointParameter& parameter : LlmCParameters(header.model)) {
-    offsets_bytes[parameter.name] = offset_bytes;
+  for (const CheckpointParameter& parameter : LlmCParameters(header_.model)) {
+    offsets_bytes_[parameter.name] = offset_bytes;
     const int64_t padding = parameter.name == spec::kWordEmbedding ? num_padding_elements : 0;
-    offset_bytes += (WholeTensor(parameter.shape).count + padding) * SizeBytes(header.type);
+    offset_bytes += (WholeTensor(parameter.shape).count + padding) * SizeBytes(header_.type);
   }
-  return WriteWeightsCheckpoint(
-      save_folder, header.model, "weights from llm.c's form",
-      [&](const CheckpointParameter& parameter, std::span<float> elements) {
-        ReadElements(file.data() + offsets_bytes.at(parameter.name), header.type, elements);
-      });
+}
+
+void LlmCFile::Read(const CheckpointParameter& parameter, std::span<float> elements) const {
+  ReadElements(file_.data() + offsets_bytes_.at(parameter.name), header_.type, elements);
+}
+
+std::string ConvertFromLlmC(const std::string& path, const std::string& save_folder) {
+  const LlmCFile file(path);
+  return WriteWeightsCheckpoint(save_folder, file.model(), "weights from llm.c's form",
+                                [&](const CheckpointParameter& parameter,
+                                    std::span<float> elements) { file.Read(parameter, elements); });
 }
 
 void ConvertToLlmC(const std::string& checkpoint, const std::string& path, LlmCType type) {

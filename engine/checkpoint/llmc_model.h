@@ -5,11 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cost_model/spec/model_spec.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/data/mapped_file.h"
 
 namespace tessera::engine {
 
@@ -38,6 +41,21 @@ std::string WriteLlmCHeader(const LlmCModel& header);
 // for another kind of file, for sizes that make no model, and unless the weights fill the rest of
 // the file exactly. REQUIRES: size_bytes >= kLlmCModelHeaderBytes.
 LlmCModel ParseLlmCHeader(const std::byte* header, int64_t size_bytes, const std::string& path);
+
+class LlmCFile {
+ public:
+  // Throws base::ConfigError as ParseLlmCHeader does, and for a file without one.
+  explicit LlmCFile(const std::string& path);
+
+  const spec::ModelSpec& model() const { return header_.model; }
+  // All elements of one of our parameters.
+  void Read(const CheckpointParameter& parameter, std::span<float> elements) const;
+
+ private:
+  MappedFile file_;
+  LlmCModel header_;
+  std::map<std::string, int64_t> offsets_bytes_;  // by parameter
+};
 
 // A checkpoint of step 0 without optimizer state; returns its path.
 std::string ConvertFromLlmC(const std::string& path, const std::string& save_folder);

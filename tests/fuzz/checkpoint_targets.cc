@@ -5,6 +5,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/crc32.h"
+#include "engine/checkpoint/llmc_model.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/safetensors_writer.h"
 #include "tests/engine/checkpoint_test_state.h"
@@ -39,6 +40,23 @@ std::string Safetensors() {
 
 constexpr char kIndex[] = R"({"metadata": {"total_size": 16},
  "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})";
+
+// A model of llm.c of one layer, of width 2, with one token and one position: 80 elements, and a
+// padded row.
+std::string LlmCModelFile() {
+  std::string file = engine::test::Bytes<int32_t>(20240326, 3, 1, 1, 1, 1, 2, 2);
+  file.resize(1024);
+  return file + std::string(size_t{4} * (12 * 4 + 13 * 2 + (2 + 1 + 2) * 2), '\1');
+}
+
+void ReadLlmCModel(const std::string& path) {
+  const engine::LlmCFile file(path);
+  std::vector<float> elements;
+  for (const engine::CheckpointParameter& each : engine::LlmCParameters(file.model())) {
+    elements.resize(static_cast<size_t>(engine::WholeTensor(each.shape).count));
+    file.Read(each, elements);
+  }
+}
 
 // One rank's checkpoint; returns its folder.
 std::string SaveTinyCheckpoint(const std::string& save_folder) {
@@ -75,17 +93,20 @@ FuzzTarget ManifestTarget() {
 
 std::vector<FuzzTarget> CheckpointTargets() {
   const auto folder = std::make_shared<TestFolder>();
-  return {{"safetensors",
-           RefusalOf([=](std::string_view bytes) {
-             ReadTensors(folder->Write("model.safetensors", bytes));
-           }),
-           {Safetensors()}},
-          {"safetensors_index",
-           RefusalOf([=](std::string_view bytes) {
-             engine::ReadSafetensorsIndex(folder->Write("model.safetensors.index.json", bytes));
-           }),
-           {kIndex}},
-          ManifestTarget()};
+  return {
+      {"safetensors",
+       RefusalOf(
+           [=](std::string_view bytes) { ReadTensors(folder->Write("model.safetensors", bytes)); }),
+       {Safetensors()}},
+      {"safetensors_index",
+       RefusalOf([=](std::string_view bytes) {
+         engine::ReadSafetensorsIndex(folder->Write("model.safetensors.index.json", bytes));
+       }),
+       {kIndex}},
+      ManifestTarget(),
+      {"llmc_model",
+       RefusalOf([=](std::string_view bytes) { ReadLlmCModel(folder->Write("model.bin", bytes)); }),
+       {LlmCModelFile()}}};
 }
 
 }  // namespace tessera::fuzz
