@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "cost_model/base/math.h"
-#include "cost_model/efficiency.h"
 #include "cost_model/matmul_cost.h"
+#include "cost_model/spec/efficiency.h"
 #include "cost_model/spec/op_list.h"
 
 namespace tessera::cost_model {

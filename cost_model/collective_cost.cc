@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "cost_model/base/check.h"
-#include "cost_model/efficiency.h"
+#include "cost_model/spec/efficiency.h"
 
 namespace tessera::cost_model {
 namespace {

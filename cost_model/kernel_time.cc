@@ -1,6 +1,6 @@
 #include "cost_model/kernel_time.h"
 
-#include "cost_model/efficiency.h"
+#include "cost_model/spec/efficiency.h"
 
 namespace tessera::cost_model {
 

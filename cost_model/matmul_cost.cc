@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "cost_model/base/math.h"
-#include "cost_model/efficiency.h"
+#include "cost_model/spec/efficiency.h"
 #include "cost_model/spec/op_list.h"
 
 namespace tessera::cost_model {

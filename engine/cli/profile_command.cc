@@ -4,12 +4,15 @@
 #include <iomanip>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/file_write.h"
 #include "cost_model/spec/spec_json.h"
 #include "engine/cli/device_choice.h"
+#include "engine/cli/link_check_table.h"
 #include "engine/train/gpu_profile.h"
+#include "engine/train/link_check_json.h"
 #include "engine/train/machine_profile.h"
 
 namespace tessera::engine {
@@ -19,6 +22,8 @@ constexpr char kExamples[] = R"(Examples:
   tessera profile --out machine.json
   tessera plan --model nano-gpt --cluster machine.json --devices 4
   tessera profile --device cuda --out gpus.json
+  tessera profile --check --cluster machine.json --ranks 4
+  srun -N 2 --ntasks-per-node 8 tessera profile --check --cluster dgx-h100 --device cuda
 Takes a few seconds. Run it on a quiet machine: whatever else computes is measured too.)";
 
 struct Flags {
@@ -27,6 +32,10 @@ struct Flags {
   std::string device = "cpu";
   std::string format = "table";
   bool quiet = false;
+  bool checks = false;
+  std::string cluster;
+  int num_ranks = 0;
+  double least_share = 0.7;
 };
 
 // "  memory size    24.00 GiB"
@@ -81,7 +90,23 @@ spec::ClusterSpec DescribeCpu(const Flags& flags) {
                          ProbeThreadLinks(std::max(kMinLinkRanks, host.num_cores)));
 }
 
-void Run(const Flags& flags) {
+// Wrong results are a failure; slow links are told, as other load on the machine slows them too.
+base::ExitCode RunCheck(const Flags& flags) {
+  std::optional<spec::ClusterSpec> cluster;
+  if (!flags.cluster.empty()) cluster = spec::LoadCluster(flags.cluster);
+  bool is_first = true;
+  LinkCheck check =
+      CheckLinksOfJob({.device = DeviceKindFromString(flags.device)}, flags.num_ranks, is_first);
+  if (cluster) SetExpectations(*cluster, check);
+  if (is_first && flags.format == "json") {
+    std::cout << WriteLinkCheck(check, flags.least_share) << '\n';
+  } else if (is_first) {
+    PrintLinkCheck(check, flags.least_share, std::cout);
+  }
+  return check.has_wrong() ? base::kExitFailure : base::kExitDone;
+}
+
+void RunProfile(const Flags& flags) {
   const bool is_gpu = DeviceKindFromString(flags.device) == DeviceKind::kCuda;
   const spec::ClusterSpec cluster =
       is_gpu ? DescribeGpus(flags.name, ProbeGpus()) : DescribeCpu(flags);
@@ -91,6 +116,34 @@ void Run(const Flags& flags) {
   } else {
     (is_gpu ? PrintGpuTable : PrintTable)(cluster, std::cout);
     if (!flags.out.empty()) std::cout << "written to " << flags.out << '\n';
+  }
+}
+
+void AddCheckFlags(CLI::App& command, Flags& flags) {
+  CLI::Option* const check = command.add_flag(
+      "--check", flags.checks,
+      "Instead of measuring the machine: test collectives and the links between ranks, of this "
+      "machine or of the job that a launcher started, against a cluster file; exit code 1 where a "
+      "result is wrong");
+  command
+      .add_option("--cluster", flags.cluster,
+                  "What --check holds bandwidths against: a preset's name or a file")
+      ->needs(check);
+  constexpr int kMaxRanks = 1024;
+  command
+      .add_option("--ranks", flags.num_ranks,
+                  "Ranks that --check runs as threads of this process (default: one a core or GPU, "
+                  "at least 2)")
+      ->check(CLI::Range(2, kMaxRanks))
+      ->needs(check);
+  command
+      .add_option("--least-share", flags.least_share,
+                  "Bandwidths below this share of the cluster file's are marked as slow")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(check)
+      ->capture_default_str();
+  for (const char* const other : {"--out", "--name"}) {
+    check->excludes(command.get_option(other));
   }
 }
 
@@ -111,10 +164,15 @@ void AddProfileCommand(CLI::App& app, const std::vector<std::string>& arguments,
       ->capture_default_str();
   command->add_flag("--quiet", flags->quiet,
                     "No progress and no notes: the result and errors only");
+  AddCheckFlags(*command, *flags);
   command->callback([flags, arguments, &exit_code] {
     RunWhereDeviceIs(DeviceKindFromString(flags->device), arguments);
-    Run(*flags);
     exit_code = base::kExitDone;
+    if (flags->checks) {
+      exit_code = RunCheck(*flags);
+    } else {
+      RunProfile(*flags);
+    }
   });
 }
 

@@ -7,13 +7,17 @@
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
 #include "engine/checkpoint/checkpoint_folder.h"
+#include "engine/cli/comparison_table.h"
 #include "engine/cli/device_choice.h"
+#include "engine/cli/doctor_flags.h"
 #include "engine/cli/interrupt.h"
 #include "engine/cli/local_launch.h"
+#include "engine/cli/op_profile_table.h"
 #include "engine/cli/train_table.h"
 #include "engine/comm/process_world.h"
 #include "engine/data/data_format.h"
 #include "engine/pipeline/stopwatch.h"
+#include "engine/train/comparison_json.h"
 #include "engine/train/engine_limits.h"
 #include "engine/train/metrics_json.h"
 #include "engine/train/train_job.h"
@@ -31,6 +35,8 @@ constexpr char kExamples[] = R"(Examples:
                 --init hf:gpt2/ --hyperparameters train.json --export-hf out/
   tessera train --plan plan.json --data 0.7 web 0.3 books --split 98,1,1
   tessera train --plan gpu-plan.json --data corpus.bin --device cuda --comm nccl --save ckpt
+  tessera train --plan plan.json --data corpus.bin --check-replicas 100 --profile ops.json
+  tessera train --compare-layouts one-rank.json tp2-pp2.json --data corpus.bin --steps 3
   tessera train --plan gpu-plan.json --data corpus.bin --device cuda   # ranks may share a GPU
   tessera train --plan plan.json --data corpus.bin --comm gloo         # each rank a process
   tessera train --plan plan.json --data corpus.bin --comm gloo --save ckpt --save-interval 100 \
@@ -64,6 +70,7 @@ struct Flags {
   std::string data_order = "shuffled";
   std::string on_save_error = "stop";
   TrainOptions options;
+  DoctorFlags doctor;
 };
 
 void AddDataFlags(CLI::App& command, Flags& flags) {
@@ -127,7 +134,7 @@ void AddStateFlags(CLI::App& command, Flags& flags) {
 }
 
 void AddRunFlags(CLI::App& command, Flags& flags) {
-  command.add_option("--plan", flags.plan, "Plan file of `tessera plan --out`")->required();
+  command.add_option("--plan", flags.plan, "Plan file of `tessera plan --out`");
   command.add_option("--hyperparameters", flags.hyperparameters,
                      "JSON with lr, min_lr, steps, hidden_dropout, ... over those of the plan");
   command.add_option("--steps", flags.steps, "Train up to this step")
@@ -211,14 +218,14 @@ void ParseData(Flags& flags) {
   options.data_order = DataOrderFromString(flags.data_order);
 }
 
-void LoadPlan(Flags& flags) {
-  spec::Plan& plan = flags.options.plan;
-  plan = spec::ReadPlan(flags.plan);
+spec::Plan LoadPlan(const std::string& path, const Flags& flags) {
+  spec::Plan plan = spec::ReadPlan(path);
   if (!flags.hyperparameters.empty()) {
     spec::LoadHyperparameters(flags.hyperparameters, plan.training);
   }
   if (flags.steps > 0) plan.training.steps = flags.steps;
   if (flags.threads_per_rank > 0) plan.threads_per_rank = flags.threads_per_rank;
+  return plan;
 }
 
 // Prints at most a line a second, and the first and the last.
@@ -259,7 +266,11 @@ void Prepare(Flags& flags) {
   flags.options.device = DeviceKindFromString(flags.device);
   flags.options.comm = ChooseComm(flags, FindProcessRank(ReadEnvironment));
   flags.options.on_save_error = OnSaveErrorFromString(flags.on_save_error);
-  LoadPlan(flags);
+  if (!flags.doctor.compared_plans.empty()) return;  // they are read where they are compared
+  if (flags.plan.empty()) {
+    throw base::ConfigError("--plan", "", "none", "a plan file of `tessera plan --out`");
+  }
+  flags.options.plan = LoadPlan(flags.plan, flags);
   const int num_devices = flags.options.plan.num_devices;
   if (flags.num_ranks > 0 && flags.num_ranks != num_devices) {
     throw base::ConfigError("-n", "", std::to_string(flags.num_ranks),
@@ -312,7 +323,40 @@ int Launch(const Flags& flags, const std::vector<std::string>& arguments) {
   }
 }
 
-void Run(Flags& flags) {
+TrainCallbacks PrintedMessages(bool quiet) {
+  return {
+      .on_step = {},
+      .on_message =
+          [quiet](const std::string& message) {
+            if (!quiet) std::cerr << message << '\n';
+          },
+      .on_warning =
+          [](const std::string& message) { std::cerr << "tessera: warning: " << message << '\n'; }};
+}
+
+// Returns whether both plans train the same.
+bool RunComparison(const Flags& flags) {
+  TrainOptions a = flags.options, b = flags.options;
+  a.plan = LoadPlan(flags.doctor.compared_plans.at(0), flags);
+  b.plan = LoadPlan(flags.doctor.compared_plans.at(1), flags);
+  const double tolerance =
+      flags.doctor.tolerance.value_or(DefaultTolerance(a.plan.training.precision));
+  std::optional<StepPrinter> printer;
+  TrainCallbacks callbacks = PrintedMessages(flags.quiet);
+  callbacks.on_step = [&](const StepRow& row) {
+    if (row.result.step == 1) printer.emplace(flags.quiet);  // the other plan's turn
+    (*printer)(row);
+  };
+  const LayoutComparison comparison = CompareLayouts(a, b, tolerance, callbacks, CatchInterrupts());
+  if (flags.format == "json") {
+    std::cout << WriteComparison(comparison) << '\n';
+  } else {
+    PrintComparison(comparison, std::cout);
+  }
+  return !comparison.first;
+}
+
+void RunPlan(Flags& flags) {
   std::unique_ptr<MetricsWriter> metrics;
   // Of several processes the first one tells.
   const auto process = FindProcessRank(ReadEnvironment);
@@ -321,24 +365,21 @@ void Run(Flags& flags) {
     metrics = std::make_unique<MetricsWriter>(flags.metrics, !flags.options.resume_dir.empty());
   }
   StepPrinter printer(flags.quiet);
-  const TrainCallbacks callbacks{
-      .on_step =
-          [&](const StepRow& row) {
-            if (metrics) metrics->Write(row);
-            printer(row);
-          },
-      .on_message =
-          [&](const std::string& message) {
-            if (!flags.quiet) std::cerr << message << '\n';
-          },
-      .on_warning =
-          [](const std::string& message) { std::cerr << "tessera: warning: " << message << '\n'; }};
+  TrainCallbacks callbacks = PrintedMessages(flags.quiet);
+  callbacks.on_step = [&](const StepRow& row) {
+    if (metrics) metrics->Write(row);
+    printer(row);
+  };
   const TrainReport report = RunTraining(flags.options, callbacks, CatchInterrupts());
   if (!is_first) return;
   if (flags.format == "json") {
     std::cout << WriteTrainReport(report, flags.options.plan.prediction) << '\n';
   } else {
     PrintReport(report, flags.options.plan.prediction, std::cout);
+    if (report.profile) PrintOpProfile(*report.profile, flags.options.plan, std::cout);
+    for (const spec::StepWarning& warning : report.warnings) {
+      std::cout << "\nWarning: " << spec::ToString(warning) << ".\n";
+    }
   }
 }
 
@@ -351,15 +392,20 @@ void AddTrainCommand(CLI::App& app, const std::vector<std::string>& arguments, i
   AddRunFlags(*command, *flags);
   AddDataFlags(*command, *flags);
   AddStateFlags(*command, *flags);
+  AddDoctorFlags(*command, flags->doctor, flags->options);
   AddProcessFlags(*command, *flags);
   command->callback([flags, arguments, &exit_code] {
     RunWhereDeviceIs(DeviceKindFromString(flags->device), arguments);
     Prepare(*flags);
+    if (!flags->doctor.compared_plans.empty()) {
+      exit_code = RunComparison(*flags) ? base::kExitDone : base::kExitFailure;
+      return;
+    }
     if (IsLauncher(*flags)) {
       exit_code = Launch(*flags, arguments);
       return;
     }
-    Run(*flags);
+    RunPlan(*flags);
     exit_code = base::kExitDone;
   });
 }

@@ -11,6 +11,7 @@
 #include "engine/comm/staged_communicator.h"
 #include "engine/device/cpu_rank_device.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/op_ranges.h"
 
 namespace tessera::engine {
 namespace {
@@ -52,9 +53,11 @@ class StagedCudaDevice : public RankDevice {
   Communicator& world() override { return world_; }
   bool comm_blocks_host() const override { return true; }
   DeviceInfo Info() const override { return InfoOf(backend_); }
+  base::OpObserver* op_ranges() override { return op_ranges_.get(); }
 
  private:
   CudaBackend backend_;
+  std::unique_ptr<base::OpObserver> op_ranges_ = kernels::cuda::MakeOpRanges();
   StagedCommunicator world_;
 };
 
@@ -99,12 +102,14 @@ class NcclCudaDevice final : public RankDevice {
   kernels::Backend& backend() override { return backend_; }
   Communicator& world() override { return *world_; }
   DeviceInfo Info() const override { return InfoOf(backend_); }
+  base::OpObserver* op_ranges() override { return op_ranges_.get(); }
   void BeginStep(int64_t step) override { nccl_.set_step(step); }
 
  private:
   CudaBackend backend_;
   NcclWorld nccl_;
   std::unique_ptr<Communicator> world_;
+  std::unique_ptr<base::OpObserver> op_ranges_ = kernels::cuda::MakeOpRanges();
 };
 
 }  // namespace

@@ -53,6 +53,8 @@ class RankDevice {
   virtual DeviceInfo Info() const { return {}; }
   // Whether every operation of `world` waits for the device on the host.
   virtual bool comm_blocks_host() const { return false; }
+  // Shows operations to the device's own profilers; null where there are none.
+  virtual base::OpObserver* op_ranges() { return nullptr; }
   // The step that failures name from now on.
   virtual void BeginStep(int64_t /*step*/) {}
 };

@@ -8,6 +8,7 @@
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
+#include "cost_model/spec/step_warnings_json.h"
 
 namespace tessera::engine {
 namespace {
@@ -104,6 +105,7 @@ std::string WriteTrainReport(const TrainReport& report,
                      {"predicted", prediction ? StepJson(*prediction) : Json()},
                      {"measured", StepJson(report.measured)},
                      {"ranks", ranks},
+                     {"warnings", spec::StepWarningsToJson(report.warnings)},
                      {"checkpoint", report.saved_checkpoint}};
   return json.dump(2);
 }

@@ -147,10 +147,10 @@ StepResult RankTrainer::Step(bool stop_requested) {
     ++num_skipped_;
   }
   backend_.Mark();
-  const std::vector<double> times_s = backend_.TakeMarks();
-  timeline_ = TimelineOf(marks_, times_s);
-  result.time = BreakdownOf(marks_, times_s, blocked_s);
-  result.step_time_s = times_s.back();
+  mark_times_s_ = backend_.TakeMarks();
+  timeline_ = TimelineOf(marks_, mark_times_s_);
+  result.time = BreakdownOf(marks_, mark_times_s_, blocked_s);
+  result.step_time_s = mark_times_s_.back();
   ++step_;
   consumed_samples_ += plan_.training.global_batch_size;
   result.consumed_samples = consumed_samples_;
@@ -260,6 +260,11 @@ HostState RankTrainer::State() {
   HostState host = EmptyState(HostState::Parts::kAll);
   host.Download();
   return host;
+}
+
+ReplicaCheck RankTrainer::CheckReplicas(ReplicaKind kind) {
+  gatherer_.WaitForAll();
+  return engine::CheckReplicas(store_, backend_, host_world_, kind, step_);
 }
 
 void RankTrainer::SetProgress(const TrainProgress& progress) {

@@ -18,6 +18,7 @@
 #include "engine/pipeline/pipeline_runner.h"
 #include "engine/train/batch_loader.h"
 #include "engine/train/input_slots.h"
+#include "engine/train/replica_check.h"
 #include "engine/train/step_clock.h"
 #include "engine/train/step_graph.h"
 
@@ -74,12 +75,18 @@ class RankTrainer {
   void SetProgress(const TrainProgress& progress);
   int64_t step() const { return step_; }
 
+  // See replica_check.h: of the weights as they are now, or of the last step's reduced gradients.
+  // Collective.
+  ReplicaCheck CheckReplicas(ReplicaKind kind);
+
   // Bytes measured so far; buffers are the peak of the workspace.
   spec::StageMemory MeasuredMemory() const;
   // Device memory that the arena did not have; 0 where the prediction held.
   int64_t BeyondArenaBytes() const { return pool_.beyond_arena_bytes(); }
   // What the last step was made of.
   const spec::RankTimeline& last_timeline() const { return timeline_; }
+  // Its marks of the backend in seconds from its start, for an observer that marked operations.
+  const std::vector<double>& last_mark_times_s() const { return mark_times_s_; }
 
   const spec::RankCoord& coord() const { return groups_.coord; }
   const ParameterStore& store() const { return store_; }
@@ -168,6 +175,7 @@ class RankTrainer {
   std::vector<spec::Action> actions_;
   PipelineRunner runner_;
   spec::RankTimeline timeline_;
+  std::vector<double> mark_times_s_;
   StepMarks marks_;  // of the running step
   int64_t step_ = 0;
   int64_t num_skipped_ = 0;  // of these steps

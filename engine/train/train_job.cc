@@ -14,6 +14,7 @@
 #include "engine/checkpoint/hugging_face.h"
 #include "engine/comm/thread_world.h"
 #include "engine/train/core_binding.h"
+#include "engine/train/doctor.h"
 #include "engine/train/engine_limits.h"
 #include "engine/train/graph_limits.h"
 #include "engine/train/machine_profile.h"
@@ -41,6 +42,7 @@ DeviceOptions DeviceOptionsOf(const TrainOptions& options, int num_threads) {
 
 void CheckRunnable(const TrainOptions& options) {
   CheckExecutable(options.plan);
+  CheckDoctorOptions(options);
   if (options.cuda_graph) CheckGraphs(options.plan, options.device, options.comm);
 }
 
@@ -85,9 +87,12 @@ void PrepareOutputs(const TrainOptions& options) {
     HuggingFaceTensors(options.plan.model);  // throws for a model of no such family
     MakeFolders(options.export_hf_dir);
   }
-  if (!options.trace_path.empty() && !std::ofstream(options.trace_path, std::ios::app)) {
-    throw base::SystemError(
-        base::Concat("cannot write the trace to ", options.trace_path, ": ", std::strerror(errno)));
+  for (const auto& [what, path] :
+       {std::pair("trace", options.trace_path), std::pair("profile", options.profile_path)}) {
+    if (!path.empty() && !std::ofstream(path, std::ios::app)) {
+      throw base::SystemError(
+          base::Concat("cannot write the ", what, " to ", path, ": ", std::strerror(errno)));
+    }
   }
 }
 
@@ -131,19 +136,26 @@ class RankRun {
         passed_over_(start.passed_over),
         callbacks_(callbacks),
         stop_(stop),
+        device_(device),
         world_(world),
-        trainer_(options_.plan, device, world, source) {
+        trainer_(options_.plan, device, world, source),
+        doctor_(options_, trainer_, device, world,
+                [this](const std::string& line) { Tell(line); }) {
     if (options_.cuda_graph) trainer_.UseGraphs();
     if (!options_.save_dir.empty()) MakeSaver();
   }
 
   void Run(TrainReport& report) {
     LoadState();
+    doctor_.AtStart();
     const int64_t first_step = trainer_.step();
     RunRecorder recorder(options_.plan, first_step);
     bool interrupted = false;
     while (recorder.last_step() < options_.plan.training.steps && !interrupted) {
       const StepResult result = Step();
+      if (callbacks_.on_rank_step) {
+        callbacks_.on_rank_step(trainer_, device_, world_.rank(), result);
+      }
       const StepRow row = recorder.Add(result);
       if (is_first() && callbacks_.on_step) callbacks_.on_step(row);
       interrupted = result.stop && result.step < options_.plan.training.steps;
@@ -153,7 +165,8 @@ class RankRun {
       if (at_interval && saver_) saver_->Save(trainer_.State().state(), SaveInfo());
     }
     Finish();
-    const TrainReport collected = recorder.Collect(trainer_, world_);
+    TrainReport collected = recorder.Collect(trainer_, world_);
+    doctor_.Finish(collected);
     if (!options_.trace_path.empty()) {
       WriteTrace(trainer_.last_timeline(), trainer_.coord(), world_, options_.trace_path);
     }
@@ -192,9 +205,16 @@ class RankRun {
   }
 
   StepResult Step() {
+    // Both are thrown on every rank.
     try {
-      return trainer_.Step(stop_.load());
-    } catch (const DivergedError&) {  // thrown on every rank
+      doctor_.BeforeStep();
+      const StepResult result = trainer_.Step(stop_.load());
+      doctor_.AfterStep(result);
+      return result;
+    } catch (const DivergedError&) {
+      if (saver_) saver_->Wait();
+      throw;
+    } catch (const ReplicaError&) {
       if (saver_) saver_->Wait();
       throw;
     }
@@ -252,8 +272,10 @@ class RankRun {
   const std::vector<PassedOver>& passed_over_;
   const TrainCallbacks& callbacks_;
   const std::atomic<bool>& stop_;
+  RankDevice& device_;
   Communicator& world_;
   RankTrainer trainer_;
+  Doctor doctor_;
   int64_t resumed_step_ = -1;
   std::string saved_;  // rank 0's last checkpoint
   std::optional<CheckpointSaver> saver_;

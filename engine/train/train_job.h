@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "cost_model/spec/plan.h"
+#include "cost_model/spec/step_warnings.h"
 #include "engine/checkpoint/checkpoint_saver.h"
 #include "engine/data/sample_source.h"
+#include "engine/train/op_profile.h"
 #include "engine/train/rank_trainer.h"
 
 namespace tessera::engine {
@@ -33,6 +35,9 @@ struct TrainOptions {
   std::string trace_path;
   DeviceKind device = DeviceKind::kCpu;
   CommKind comm = CommKind::kThread;
+  int64_t check_replicas_interval = 0;  // 0: at the start alone
+  std::string profile_path;             // times of one rank's operations; "" for none
+  int profile_rank = 0;
   bool cuda_graph = false;     // the passes of a step as a graph of the GPU
   double timeout_s = 600;      // of a wait for other ranks
   double init_timeout_s = 60;  // until ranks that are processes have met
@@ -69,14 +74,19 @@ struct TrainReport {
   int64_t num_measured_steps = 0;  // the first is warm-up where there are more
   spec::StepReport measured;       // median step time, terms of the slowest rank
   std::vector<RankReport> ranks;
+  std::vector<spec::StepWarning> warnings;  // of what was measured
+  std::optional<OpProfile> profile;
   std::string saved_checkpoint;  // the last one written, "" if none
 };
 
-// Called on one rank, from its thread, for each step and for each event worth a line.
 struct TrainCallbacks {
+  // Called on one rank, from its thread, for each step and for each event worth a line.
   std::function<void(const StepRow&)> on_step;
   std::function<void(const std::string&)> on_message;
   std::function<void(const std::string&)> on_warning;
+  // Called on every rank, from its own thread, after each step; may communicate.
+  std::function<void(RankTrainer&, RankDevice&, int rank, const StepResult&)> on_rank_step =
+      nullptr;
 };
 
 // Runs until plan.training.steps, or until `stop` is set: the step is finished and saved first.

@@ -4,6 +4,7 @@
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/file_write.h"
+#include "cost_model/spec/step_warnings_json.h"
 #include "cost_model/spec/trace_json.h"
 #include "cost_model/step_timeline.h"
 #include "planner/answer_text.h"
@@ -16,6 +17,7 @@
 #include "planner/result_json.h"
 #include "planner/search_space.h"
 #include "planner/text_format.h"
+#include "planner/warnings.h"
 
 namespace tessera::planner {
 namespace {
@@ -65,6 +67,9 @@ void PrintText(const Request& request, const RankedLayout& layout,
   if (layout.report.step_time_s > 0) std::cout << BreakdownText(layout, request) << "\n";
   if (violations.empty()) {
     std::cout << WrapText(MemoryText(request, layout), "");
+    for (const spec::StepWarning& warning : WarningsOf(request, layout)) {
+      std::cout << WrapText("Warning: " + spec::ToString(warning) + ".", "");
+    }
     return;
   }
   std::cout << "Infeasible:\n";
@@ -106,6 +111,9 @@ void RunEstimate(const EstimateOptions& options) {
     document.update(LayoutToJson(parallel, layout.report, price.violations));
     if (!price.violations.empty()) document["repairs"] = RepairsToJson(repairs);
     if (emission) document["emit"] = EmissionToJson(*emission, output.emit_target);
+    if (price.violations.empty()) {
+      document["warnings"] = spec::StepWarningsToJson(WarningsOf(request, layout));
+    }
     document["notes"] = notes;
     std::cout << document.dump(2) << "\n";
   } else if (!emission || !output.emits_to_stdout()) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/base/error.h"
+#include "cost_model/spec/step_warnings_json.h"
 #include "planner/answer_text.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/emit_options.h"
@@ -14,6 +15,7 @@
 #include "planner/result_json.h"
 #include "planner/sensitivity.h"
 #include "planner/text_format.h"
+#include "planner/warnings.h"
 
 namespace tessera::planner {
 namespace {
@@ -128,7 +130,12 @@ nlohmann::ordered_json AnswerToJson(const Request& request, const Answer& answer
   document["sensitivity"] = SensitivitiesToJson(answer.sensitivities);
   if (answer.best_practice) document["best_practice"] = BestPracticeToJson(*answer.best_practice);
   document["explanation"] = answer.explanation;
-  if (answer.search.rows.empty()) document["repairs"] = RepairsToJson(answer.repairs);
+  if (answer.search.rows.empty()) {
+    document["repairs"] = RepairsToJson(answer.repairs);
+  } else {
+    document["warnings"] =
+        spec::StepWarningsToJson(WarningsOf(request, answer.search.rows.front()));
+  }
   document["notes"] = notes;
   return document;
 }
@@ -146,6 +153,9 @@ void PrintText(const Request& request, const Answer& answer) {
   }
   std::cout << RankingText(search.rows, request.num_rows, answer.best_practice) << "\n";
   for (const std::string& sentence : answer.explanation) std::cout << WrapText(sentence, "  - ");
+  for (const spec::StepWarning& warning : WarningsOf(request, search.rows.front())) {
+    std::cout << WrapText("Warning: " + spec::ToString(warning) + ".", "  - ");
+  }
   if (!search.rejections.empty()) std::cout << "\n" << RejectionsText(search);
 }
 

@@ -8,8 +8,8 @@
 #include "engine/train/rank_trainer.h"
 #include "tests/testing/conformance_plans.h"
 #include "tests/testing/counting_source.h"
-#include "tests/testing/global_state.h"
 #include "tests/testing/run_ranks.h"
+#include "tests/testing/trained_model.h"
 
 namespace tessera::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tests/testing/expert_plans.h"
-#include "tests/testing/global_state.h"
+#include "tests/testing/trained_model.h"
 
 namespace tessera::testing {
 namespace {

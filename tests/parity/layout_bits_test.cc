@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "cost_model/spec/flat_layout.h"
-#include "tests/testing/global_state.h"
 #include "tests/testing/layout_cover.h"
+#include "tests/testing/trained_model.h"
 
 namespace tessera::testing {
 namespace {

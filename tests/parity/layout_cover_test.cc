@@ -11,7 +11,7 @@
 #include <list>
 
 #include "cost_model/base/check.h"
-#include "tests/testing/global_state.h"
+#include "tests/testing/trained_model.h"
 
 namespace tessera::testing {
 namespace {

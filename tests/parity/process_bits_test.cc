@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "engine/comm/process_world.h"
-#include "tests/testing/global_state.h"
 #include "tests/testing/golden_training.h"
 #include "tests/testing/layout_cover.h"
+#include "tests/testing/trained_model.h"
 
 namespace tessera::testing {
 namespace {

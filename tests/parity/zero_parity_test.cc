@@ -6,7 +6,7 @@
 
 #include "cost_model/base/check.h"
 #include "tests/testing/conformance_plans.h"
-#include "tests/testing/global_state.h"
+#include "tests/testing/trained_model.h"
 
 namespace tessera::testing {
 namespace {

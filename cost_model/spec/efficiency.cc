@@ -1,11 +1,11 @@
-#include "cost_model/efficiency.h"
+#include "cost_model/spec/efficiency.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace tessera::cost_model {
+namespace tessera::spec {
 
-double EfficiencyAt(const spec::EfficiencyTable& table, double size) {
+double EfficiencyAt(const EfficiencyTable& table, double size) {
   if (table.empty()) return 1;
   if (size <= table.front().size) return table.front().efficiency;
   if (size >= table.back().size) return table.back().efficiency;
@@ -17,4 +17,4 @@ double EfficiencyAt(const spec::EfficiencyTable& table, double size) {
   return below->efficiency + position * (above->efficiency - below->efficiency);
 }
 
-}  // namespace tessera::cost_model
+}  // namespace tessera::spec
