@@ -208,8 +208,8 @@ struct CrossEntropySumExpArgs {
 };
 
 // loss[r] = log(sum_exp) - target_logit; logits become their gradient in place:
-// (softmax - one_hot(label)) * grad_scale, 0 in the padding columns. Adds the losses to *loss_sum,
-// in double and in a fixed order.
+// (softmax - one_hot(label)) * grad_scale, 0 in the padding columns. A row whose label is negative
+// has neither loss nor gradient. Adds the losses to *loss_sum, in double and in a fixed order.
 struct CrossEntropyGradArgs {
   Array logits;                // [num_rows, num_columns], in place
   ConstArray labels;           // int32 [num_rows]

@@ -47,8 +47,8 @@ DeviceInfo InfoOf(const CudaBackend& backend) {
 // A rank that shares its GPU with others, or has no NCCL: data goes through host memory.
 class StagedCudaDevice : public RankDevice {
  public:
-  StagedCudaDevice(int device, Communicator& host_world)
-      : backend_({.device = device}), world_(Staging::kDeviceOverHost, backend_, host_world) {}
+  StagedCudaDevice(const kernels::cuda::CudaBackendOptions& options, Communicator& host_world)
+      : backend_(options), world_(Staging::kDeviceOverHost, backend_, host_world) {}
   kernels::Backend& backend() override { return backend_; }
   Communicator& world() override { return world_; }
   bool comm_blocks_host() const override { return true; }
@@ -78,10 +78,11 @@ class NcclCudaDevice final : public RankDevice {
     int device = 0;
     int rank = 0;
     int num_ranks = 1;
+    bool deterministic = false;
   };
   // Takes what can fail for this rank alone; the ranks that all have it then connect.
   NcclCudaDevice(const Place& place, double timeout_s, std::shared_ptr<NcclJob> job)
-      : backend_({.device = place.device}),
+      : backend_({.device = place.device, .deterministic = place.deterministic}),
         nccl_({.rank = place.rank,
                .num_ranks = place.num_ranks,
                .device = place.device,
@@ -120,11 +121,13 @@ std::unique_ptr<RankDevice> MakeRankDevice(const DeviceOptions& options, Communi
   if (options.device == DeviceKind::kCpu) return MakeCpuRankDevice(options, host_world);
   const int device = ChooseDevice(options.comm, host_world);
   if (options.comm != CommKind::kNccl) {
-    return std::make_unique<StagedCudaDevice>(device, host_world);
+    return std::make_unique<StagedCudaDevice>(
+        kernels::cuda::CudaBackendOptions{.device = device, .deterministic = options.deterministic},
+        host_world);
   }
   auto nccl_device = std::make_unique<NcclCudaDevice>(
-      NcclCudaDevice::Place{device, host_world.rank(), host_world.size()}, options.timeout_s,
-      ShareNcclJob(host_world));
+      NcclCudaDevice::Place{device, host_world.rank(), host_world.size(), options.deterministic},
+      options.timeout_s, ShareNcclJob(host_world));
   ncclUniqueId id = {};
   if (host_world.rank() == 0) id = NcclUniqueId();
   host_world.Broadcast(&id, sizeof(id), base::DType::kUInt8, 0);
@@ -148,7 +151,7 @@ ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& pro
   }
   auto device = std::make_unique<NcclCudaDevice>(
       NcclCudaDevice::Place{process.local_rank.value_or(process.rank) % num_devices, process.rank,
-                            process.num_ranks},
+                            process.num_ranks, options.deterministic},
       options.timeout_s, std::make_shared<NcclJob>());
   // A message of text carries the id's bytes.
   std::string message;

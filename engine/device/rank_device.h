@@ -33,6 +33,7 @@ struct DeviceOptions {
   bool checks_calls = false;   // see ProcessWorldOptions
   std::string interface;
   std::string record_folder;
+  bool deterministic = false;  // the same bits in every run: CPUs give them in any case
 };
 
 // What the system tells of a rank's device.

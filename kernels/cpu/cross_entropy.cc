@@ -76,14 +76,15 @@ void CpuBackend::DoCrossEntropyGrad(const CrossEntropyGradArgs& args) {
     for (int64_t row = begin; row < end; ++row) {
       float* const x = logits.Load(args.logits.At(row * args.num_columns), args.num_columns);
       const float row_max = max[row];
-      const float factor = args.grad_scale / sum_exp[row];
+      const bool counts = labels[row] >= 0;
+      const float factor = counts ? args.grad_scale / sum_exp[row] : 0.0F;
 #pragma omp simd
       for (int64_t j = 0; j < args.num_valid; ++j) x[j] = Exp(x[j] - row_max) * factor;
       std::fill(x + args.num_valid, x + args.num_columns, 0.0F);
       const int64_t column = LocalColumn(labels[row], args.vocab_begin, args.num_valid);
       if (column >= 0) x[column] -= args.grad_scale;
       logits.Store();
-      loss[row] = std::log(sum_exp[row]) - target_logit[row];
+      loss[row] = counts ? std::log(sum_exp[row]) - target_logit[row] : 0.0F;
     }
   });
   double sum = 0;

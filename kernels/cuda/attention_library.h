@@ -16,6 +16,7 @@ namespace tessera::kernels::cuda {
 // by side; strides are elements from a row to the next.
 struct AttentionShape {
   bool is_backward = false;
+  bool is_deterministic = false;  // a backward pass without atomic additions
   base::DType dtype = base::DType::kBFloat16;
   int64_t batch = 0, sequence = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   int64_t qkv_stride = 0, out_stride = 0, dqkv_stride = 0;

@@ -109,7 +109,8 @@ __global__ void __launch_bounds__(kMaxThreads) CrossEntropyGradKernel(const Grad
   const int64_t row = blockIdx.x;
   T* const logits = p.logits + row * p.num_columns;
   const float max = p.max[row];
-  const float factor = p.grad_scale / p.sum_exp[row];
+  const bool counts = p.labels[row] >= 0;
+  const float factor = counts ? p.grad_scale / p.sum_exp[row] : 0.0F;
   const int64_t label = LocalColumn(p.labels[row], p.vocab_begin, p.num_valid);
   ForRow(logits, p.num_valid, [&](int64_t column, auto& values) {
     constexpr int kSize = sizeof(values) / sizeof(float);
@@ -123,7 +124,9 @@ __global__ void __launch_bounds__(kMaxThreads) CrossEntropyGradKernel(const Grad
   for (int64_t column = p.num_valid + threadIdx.x; column < p.num_columns; column += blockDim.x) {
     logits[column] = FromFloat<T>(0.0F);
   }
-  if (threadIdx.x == 0) p.loss[row] = logf(p.sum_exp[row]) - p.target_logit[row];
+  if (threadIdx.x == 0) {
+    p.loss[row] = counts ? logf(p.sum_exp[row]) - p.target_logit[row] : 0.0F;
+  }
 }
 
 // One block, so that the order of additions is fixed.

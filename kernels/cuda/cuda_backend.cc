@@ -35,7 +35,7 @@ CudaBackend::CudaBackend(const CudaBackendOptions& options)
     : device_(UseDeviceAndReturn(options.device)),
       matmul_(options.allow_tf32),
       ring_(kRingBytes),
-      fused_attention_(MakeAttentionLibrary()) {
+      fused_attention_(MakeAttentionLibrary(), options.deterministic) {
   context_.stream = stream_.get();
   context_.num_multiprocessors = DeviceAttribute(cudaDevAttrMultiProcessorCount, device_);
   const int major = DeviceAttribute(cudaDevAttrComputeCapabilityMajor, device_);

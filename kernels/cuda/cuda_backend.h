@@ -19,7 +19,8 @@ namespace tessera::kernels::cuda {
 
 struct CudaBackendOptions {
   int device = 0;
-  bool allow_tf32 = false;  // see CublasLtMatMul
+  bool allow_tf32 = false;     // see CublasLtMatMul
+  bool deterministic = false;  // see FusedAttention; all else gives the same bits anyway
 };
 
 class CudaBackend final : public Backend {

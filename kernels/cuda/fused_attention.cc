@@ -144,6 +144,7 @@ bool FusedAttention::Backward(const LaunchContext& context, const AttentionBackw
   }
   AttentionShape shape = ShapeOf(args);
   shape.is_backward = true;
+  shape.is_deterministic = deterministic_;
   shape.dqkv_stride = args.dqkv_stride;
   Operands operands = CommonOperands(args);
   const int64_t sample_bytes = args.sequence * args.dqkv_stride * kBytes;

@@ -14,9 +14,10 @@ namespace tessera::kernels::cuda {
 // samples, then of some key/value heads with their query heads: neither know of the others.
 class FusedAttention {
  public:
-  // Without a library every pass is refused.
-  explicit FusedAttention(std::unique_ptr<AttentionLibrary> library)
-      : library_(std::move(library)) {}
+  // Without a library every pass is refused. `deterministic`: only passes that give the same bits
+  // each time.
+  explicit FusedAttention(std::unique_ptr<AttentionLibrary> library, bool deterministic = false)
+      : library_(std::move(library)), deterministic_(deterministic) {}
 
   // Each enqueues its pass and returns true, or enqueues nothing and returns false where the
   // library does not do it: parts of sequences, sums of gradients, fp32, stored probabilities,
@@ -54,6 +55,7 @@ class FusedAttention {
   bool Run(const LaunchContext& context, const AttentionShape& shape, const Operands& operands);
 
   std::unique_ptr<AttentionLibrary> library_;
+  bool deterministic_;
   std::map<AttentionShape, Pieces> pieces_;  // destroyed before the library
 };
 

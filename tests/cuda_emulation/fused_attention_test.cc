@@ -292,6 +292,17 @@ TEST_F(FusedAttentionTest, RefusesWhatOneHeadAloneHasNoRoomFor) {
   EXPECT_EQ(log_.num_runs, 0);
 }
 
+TEST_F(FusedAttentionTest, ADeterministicOneAsksForBackwardPassesThatAre) {
+  const Problem problem(kShared, DType::kBFloat16);
+  FusedAttention deterministic(std::make_unique<LibraryDouble>(log_), /*deterministic=*/true);
+  context_.scratch_bytes = WorkspaceBytes(3, 4);
+  for (FusedAttention* const attention : {&attention_, &deterministic}) {
+    ASSERT_TRUE(attention->Forward(context_, problem.Forward()));
+    ASSERT_TRUE(attention->Backward(context_, problem.Backward()));
+    EXPECT_EQ(log_.built.back().is_deterministic, attention == &deterministic);
+  }
+}
+
 TEST_F(FusedAttentionTest, BuildsAPassOnce) {
   const Problem problem(kShared, DType::kBFloat16);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(attention_.Forward(context_, problem.Forward()));

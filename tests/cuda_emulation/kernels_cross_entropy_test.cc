@@ -154,6 +154,17 @@ TEST_P(CrossEntropyKernelTest, LossAndGradientAreThoseOfTheWholeVocabulary) {
   for (const Case& c : kCases) Expect(c, 0);
 }
 
+TEST_P(CrossEntropyKernelTest, ARowWithoutALabelHasNeitherLossNorGradient) {
+  const Case c{3, 40, 2};
+  const Doubles logits = Random(c.num_rows * c.vocab_size, 1, -8, 8);
+  const Result expected = Run(c, logits, {5, 30, 39}, 0);
+  const Result masked = Run(c, logits, {5, -1, 39}, 0);
+  EXPECT_EQ(masked.loss, (Doubles{expected.loss[0], 0, expected.loss[2]}));
+  Doubles dlogits = expected.dlogits;
+  std::fill_n(dlogits.begin() + c.vocab_size, c.vocab_size, 0.0);
+  EXPECT_EQ(masked.dlogits, dlogits);
+}
+
 TEST_P(CrossEntropyKernelTest, RowsMayBeginAnywhere) {
   Expect({3, 1000}, 1);
   Expect({3, 9}, 3);

@@ -153,6 +153,20 @@ TEST(CrossEntropyTest, AnEmptyShardGivesMinusInfinityAndZeros) {
   EXPECT_EQ(c.shards[1].logits, Floats(40, 0.0F));
 }
 
+TEST(CrossEntropyTest, ARowWithoutALabelHasNeitherLossNorGradient) {
+  const auto backend = MakeCpuBackend(1);
+  ShardedCase whole(3, 100, 50, 2), masked = whole;
+  masked.labels[1] = -1;
+  const Floats expected = RunPasses(*backend, whole);
+  const Floats loss = RunPasses(*backend, masked);
+  EXPECT_EQ(loss, (Floats{expected[0], 0, expected[2]}));
+  for (size_t shard = 0; shard < 2; ++shard) {
+    Floats gradients = whole.shards[shard].logits;
+    std::fill_n(gradients.begin() + 50, 50, 0.0F);
+    EXPECT_EQ(masked.shards[shard].logits, gradients);
+  }
+}
+
 TEST(CrossEntropyTest, ANotANumberSpoilsTheLossOfItsRowAlone) {
   const auto backend = MakeCpuBackend(1);
   ShardedCase c(3, 48, 48, 1);

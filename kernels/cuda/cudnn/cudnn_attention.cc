@@ -116,8 +116,10 @@ void AddBackward(fe::graph::Graph& graph, const AttentionShape& shape) {
   const Tensor dout = AddRows(graph, shape, kDout, shape.num_heads, shape.out_stride);
   fe::graph::Tensor_attributes stats;
   DescribeStats(stats, shape);
-  const auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, out, dout, graph.tensor(stats),
-                                                Causal<fe::graph::SDPA_backward_attributes>(shape));
+  auto attributes = Causal<fe::graph::SDPA_backward_attributes>(shape);
+  attributes.set_deterministic_algorithm(shape.is_deterministic);
+  const auto [dq, dk, dv] =
+      graph.sdpa_backward(q, k, v, out, dout, graph.tensor(stats), attributes);
   for (const Tensor& gradient : {dq, dk, dv}) gradient->set_output(true);
   DescribeRows(*dq, shape, kDq, shape.num_heads, shape.dqkv_stride);
   DescribeRows(*dk, shape, kDk, shape.num_kv_heads, shape.dqkv_stride);
