@@ -12,6 +12,7 @@
 #include "engine/cli/doctor_flags.h"
 #include "engine/cli/interrupt.h"
 #include "engine/cli/local_launch.h"
+#include "engine/cli/loop_flags.h"
 #include "engine/cli/op_profile_table.h"
 #include "engine/cli/train_table.h"
 #include "engine/comm/process_world.h"
@@ -20,6 +21,7 @@
 #include "engine/train/comparison_json.h"
 #include "engine/train/engine_limits.h"
 #include "engine/train/metrics_json.h"
+#include "engine/train/tensorboard.h"
 #include "engine/train/train_job.h"
 
 namespace tessera::engine {
@@ -30,6 +32,8 @@ constexpr char kExamples[] = R"(Examples:
   tessera train --plan plan.json --data corpus.bin --metrics run.jsonl --save ckpt --save-interval 100
   tessera train --plan plan.json --data corpus.bin --save ckpt --save-interval 100 --async-save \
                 --keep-last 3 --on-save-error continue
+  tessera train --plan plan.json --data corpus.bin --valid-data held-out.bin --eval-interval 100 \
+                --on-spike skip --tensorboard runs/first
   tessera train --plan other-layout.json --data corpus.bin --resume ckpt --steps 400
   tessera train --plan plan.json --data tokens.u16 --data-format raw-u16 --data-order sequential \
                 --init hf:gpt2/ --hyperparameters train.json --export-hf out/
@@ -69,6 +73,7 @@ struct Flags {
   std::string data_format = "auto";
   std::string data_order = "shuffled";
   std::string on_save_error = "stop";
+  LoopFlags loop;
   TrainOptions options;
   DoctorFlags doctor;
 };
@@ -228,7 +233,7 @@ spec::Plan LoadPlan(const std::string& path, const Flags& flags) {
   return plan;
 }
 
-// Prints at most a line a second, and the first and the last.
+// Prints at most a line a second, and the first, the last and those with news.
 class StepPrinter {
  public:
   explicit StepPrinter(bool quiet) : quiet_(quiet) {}
@@ -237,8 +242,10 @@ class StepPrinter {
     if (first_step_ < 0) first_step_ = row.result.step - 1;
     const double now_s = watch_.seconds();
     constexpr double kMinimumIntervalS = 1;
+    const bool is_news = row.validation_loss || row.result.skipped;
     const bool is_last = row.result.step == row.total_steps || row.result.stop;
-    if (quiet_ || (!is_last && last_print_s_ >= 0 && now_s - last_print_s_ < kMinimumIntervalS)) {
+    if (quiet_ ||
+        (!is_last && !is_news && last_print_s_ >= 0 && now_s - last_print_s_ < kMinimumIntervalS)) {
       return;
     }
     PrintStep(row, now_s, first_step_, std::cerr);
@@ -271,6 +278,7 @@ void Prepare(Flags& flags) {
     throw base::ConfigError("--plan", "", "none", "a plan file of `tessera plan --out`");
   }
   flags.options.plan = LoadPlan(flags.plan, flags);
+  ApplyLoopFlags(flags.loop, flags.options);
   const int num_devices = flags.options.plan.num_devices;
   if (flags.num_ranks > 0 && flags.num_ranks != num_devices) {
     throw base::ConfigError("-n", "", std::to_string(flags.num_ranks),
@@ -358,16 +366,21 @@ bool RunComparison(const Flags& flags) {
 
 void RunPlan(Flags& flags) {
   std::unique_ptr<MetricsWriter> metrics;
+  std::unique_ptr<EventFile> events;
   // Of several processes the first one tells.
   const auto process = FindProcessRank(ReadEnvironment);
   const bool is_first = !process || process->rank == 0;
   if (is_first && !flags.metrics.empty()) {
     metrics = std::make_unique<MetricsWriter>(flags.metrics, !flags.options.resume_dir.empty());
   }
+  if (is_first && !flags.loop.tensorboard.empty()) {
+    events = std::make_unique<EventFile>(flags.loop.tensorboard);
+  }
   StepPrinter printer(flags.quiet);
   TrainCallbacks callbacks = PrintedMessages(flags.quiet);
   callbacks.on_step = [&](const StepRow& row) {
     if (metrics) metrics->Write(row);
+    if (events) events->Write(row.result.step, ScalarsOf(row));
     printer(row);
   };
   const TrainReport report = RunTraining(flags.options, callbacks, CatchInterrupts());
@@ -394,6 +407,7 @@ void AddTrainCommand(CLI::App& app, const std::vector<std::string>& arguments, i
   AddStateFlags(*command, *flags);
   AddDoctorFlags(*command, flags->doctor, flags->options);
   AddProcessFlags(*command, *flags);
+  AddLoopFlags(*command, flags->loop, flags->options);
   command->callback([flags, arguments, &exit_code] {
     RunWhereDeviceIs(DeviceKindFromString(flags->device), arguments);
     Prepare(*flags);

@@ -58,6 +58,7 @@ void PrintTimes(const spec::StepReport& predicted, const spec::StepReport& measu
   row("  forward", p.forward_s, m.forward_s);
   row("  backward", p.backward_s + p.recompute_s, m.backward_s + m.recompute_s);
   row("  tensor comm.", p.tp_comm_s, m.tp_comm_s);
+  row("  context comm.", p.cp_comm_s, m.cp_comm_s);
   row("  expert comm.", p.ep_comm_s, m.ep_comm_s);
   row("  pipeline wait", p.pp_comm_s + p.bubble_s, m.pp_comm_s + m.bubble_s);
   row("  data comm.", p.dp_comm_s, m.dp_comm_s);
@@ -86,16 +87,19 @@ void PrintMemory(const spec::StepReport& predicted, const spec::StepReport& meas
 }
 
 void PrintRanks(const std::vector<RankReport>& ranks, std::ostream& out) {
-  out << "\n  rank  pp dp tp   forward  backward   tensor  pipeline      data  optimizer    other"
-         "     memory\n";
+  out << "\n  rank  pp dp cp tp   forward  backward   tensor  context   expert  pipeline      data"
+         "  optimizer    other     memory\n";
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RankReport& rank = ranks[i];
     const spec::TimeBreakdown& time = rank.time;
     out << Format(
-        "  %4zu  %2d %2d %2d  %8.1f  %8.1f %8.1f  %8.1f  %8.1f   %8.1f %8.1f ms %6.1f MiB\n", i,
-        rank.coord.pipeline, rank.coord.data, rank.coord.tensor, time.forward_s * kMsPerSecond,
-        time.backward_s * kMsPerSecond, time.tp_comm_s * kMsPerSecond, time.bubble_s * kMsPerSecond,
-        time.dp_comm_s * kMsPerSecond, time.optimizer_s * kMsPerSecond, time.other_s * kMsPerSecond,
+        "  %4zu  %2d %2d %2d %2d  %8.1f  %8.1f %8.1f %8.1f %8.1f  %8.1f  %8.1f   %8.1f %8.1f ms "
+        "%6.1f MiB\n",
+        i, rank.coord.pipeline, rank.coord.data, rank.coord.context, rank.coord.tensor,
+        time.forward_s * kMsPerSecond, time.backward_s * kMsPerSecond,
+        time.tp_comm_s * kMsPerSecond, time.cp_comm_s * kMsPerSecond, time.ep_comm_s * kMsPerSecond,
+        time.bubble_s * kMsPerSecond, time.dp_comm_s * kMsPerSecond,
+        time.optimizer_s * kMsPerSecond, time.other_s * kMsPerSecond,
         static_cast<double>(rank.memory.Total()) / kBytesPerMib);
   }
 }
@@ -109,7 +113,12 @@ void PrintStep(const StepRow& row, double elapsed_s, int64_t first_step, std::os
   out << Format("step %6ld/%ld | loss %8.4f | lr %.3e | grad norm %8.4f | %9.0f tok/s", result.step,
                 row.total_steps, result.loss, result.lr, result.grad_norm, row.tokens_per_s);
   if (row.mfu > 0) out << Format(" | MFU %4.1f %%", 100 * row.mfu);
-  if (result.skipped) out << Format(" | skipped, loss scale %.0f is too large", result.loss_scale);
+  if (row.validation_loss) out << Format(" | validation loss %8.4f", *row.validation_loss);
+  if (!result.anomaly.empty()) {
+    out << " | skipped: " << result.anomaly;
+  } else if (result.skipped) {
+    out << Format(" | skipped, loss scale %.0f is too large", result.loss_scale);
+  }
   out << " | ETA " << Duration(left_s) << '\n' << std::flush;
 }
 
@@ -123,11 +132,21 @@ void PrintReport(const TrainReport& report, const std::optional<spec::StepReport
                 report.first_step + 1, report.last_step, report.interrupted ? " (stopped)" : "",
                 report.first_loss, report.last_loss, report.measured.tokens_per_s,
                 100 * report.measured.mfu);
+  if (report.last_validation_loss) {
+    out << Format("Validation loss: %.4f\n", *report.last_validation_loss);
+  }
+  if (report.num_skipped_steps > 0) {
+    out << "Skipped steps: " << report.num_skipped_steps << '\n';
+  }
   out << Format("\n  %-22s %12s %12s %-4s %10s\n", "", "predicted", "measured", "", "difference");
   const spec::StepReport predicted = prediction.value_or(spec::StepReport{});
   PrintTimes(predicted, report.measured, out);
   PrintMemory(predicted, report.measured, out);
   PrintRanks(report.ranks, out);
+  if (report.ranks.size() > 1 && report.straggler.ratio > 0) {
+    out << Format("\nSlowest rank: %d, which computes %.2f x as long as the median one.\n",
+                  report.straggler.rank, report.straggler.ratio);
+  }
   int64_t beyond_bytes = 0;
   for (const RankReport& rank : report.ranks) {
     beyond_bytes = std::max(beyond_bytes, rank.beyond_arena_bytes);

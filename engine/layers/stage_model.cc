@@ -34,23 +34,47 @@ void StageModel::TellSamples(int microbatch) const {
 Buffer StageModel::Forward(int microbatch, const Microbatch& data, Buffer input) {
   const bool is_new = stashes_.find(microbatch) == stashes_.end();
   TESSERA_CHECK(is_new, "micro-batch ", microbatch, " went forward twice on stage ", stage_.index);
-  Stash& stash = stashes_[microbatch];
   TellSamples(microbatch);
+  return ForwardThrough(stashes_[microbatch], data, std::move(input), {});
+}
+
+Buffer StageModel::ForwardOnly(int microbatch, const Microbatch& data, Buffer input,
+                               const OutputObserver& observer) {
+  TellSamples(microbatch);
+  Stash stash;
+  const int64_t hidden_elements = context_.shape.local_tokens * context_.shape.hidden;
+  const int64_t logit_elements = context_.shape.tokens * context_.shape.vocab;
+  const auto done = [&](int part, const Buffer& output) {
+    const bool is_head = part == spec::kHeadPart;
+    if (observer) {
+      observer(part, is_head ? stash.head.dlogits.array() : output.array(),
+               is_head ? logit_elements : hidden_elements);
+    }
+    if (part >= 0) stash.layers[static_cast<size_t>(part - stage_.first_layer)] = {};
+  };
+  return ForwardThrough(stash, data, std::move(input), done);
+}
+
+Buffer StageModel::ForwardThrough(Stash& stash, const Microbatch& data, Buffer input,
+                                  const std::function<void(int part, const Buffer& output)>& done) {
   Buffer x = std::move(input);
   if (embedding_) {
     stash.embedding.tokens = CopyTokens(data.tokens);
     hooks_.BeforeForward(spec::kEmbeddingPart);
     x = embedding_->Forward(stash.embedding);
+    if (done) done(spec::kEmbeddingPart, x);
   }
   stash.layers.resize(layers_.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
     hooks_.BeforeForward(LayerNumber(i));
     x = layers_[i].Forward(std::move(x), stash.layers[i]);
+    if (done) done(LayerNumber(i), x);
   }
   if (head_) {
     stash.head.labels = CopyTokens(data.labels);
     hooks_.BeforeForward(spec::kHeadPart);
     head_->Forward(std::move(x), stash.head);
+    if (done) done(spec::kHeadPart, x);
     return {};
   }
   return x;

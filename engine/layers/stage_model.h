@@ -20,6 +20,11 @@ struct Microbatch {
   const int32_t* labels = nullptr;
 };
 
+// Sees what a part has made of a micro-batch: the hidden states behind the embedding or a layer; of
+// the head, the gradients of its logits.
+using OutputObserver =
+    std::function<void(int part, kernels::ConstArray output, int64_t num_elements)>;
+
 class StageModel {
  public:
   // `hooks`, which must outlive it, hears of every pass through a part.
@@ -29,6 +34,9 @@ class StageModel {
   // `input`: the previous virtual stage's output [local_tokens, hidden], empty on the first.
   // Returns this one's output, empty on the last, where the loss goes to the context's target.
   Buffer Forward(int microbatch, const Microbatch& data, Buffer input);
+  // The same for a loss without gradients: keeps nothing. `observer` may be empty.
+  Buffer ForwardOnly(int microbatch, const Microbatch& data, Buffer input,
+                     const OutputObserver& observer);
   // `dy`: gradient of the output, empty on the last virtual stage. Returns the gradient of the
   // input, empty on the first. `layer_done`, empty for none, is called with each layer's number
   // once the pass has changed its gradients.
@@ -51,6 +59,9 @@ class StageModel {
   Buffer CopyTokens(const int32_t* host) const;
   // To the layers: whose masks to draw.
   void TellSamples(int microbatch) const;
+  // `done`, empty for none, is called behind each part, while its stash is whole.
+  Buffer ForwardThrough(Stash& stash, const Microbatch& data, Buffer input,
+                        const std::function<void(int part, const Buffer& output)>& done);
   Buffer BackwardThrough(int microbatch, Buffer dy, Products* put_off,
                          const std::function<void(int layer)>& layer_done);
 

@@ -10,10 +10,10 @@ constexpr int64_t kPieceElements = 1 << 20;  // of gradients and weights on thei
 }  // namespace
 
 AdamWOptimizer::AdamWOptimizer(const LayerContext& context, const ParameterStore& store,
-                               int host_threads)
-    : context_(context), store_(store), state_(context, store.num_owned()) {
+                               const Options& options)
+    : context_(context), store_(store), options_(options), state_(context, store.num_owned()) {
   for (const spec::OwnedRange& range : store.owned()) AppendSegments(range);
-  if (state_.is_on_host()) host_ = kernels::MakeCpuBackend(host_threads);
+  if (state_.is_on_host()) host_ = kernels::MakeCpuBackend(options.host_threads);
 }
 
 // Cuts a range at parameter borders and joins what is treated alike. Gaps between parameters hold
@@ -32,7 +32,8 @@ void AdamWOptimizer::AppendSegments(const spec::OwnedRange& range) {
                           .end = end,
                           .num_elements = end - begin,
                           .state_offset = range.state_offset + begin - range.offset,
-                          .weight_decay = parameter.weight_decay,
+                          .weight_decay = parameter.weight_decay && (options_.decay_embeddings ||
+                                                                     !spec::IsEmbedding(parameter)),
                           .counts_in_norm = store_.slices()[i].first_replica &&
                                             !parameter.tied_copy && range.is_first_holder};
     if (segments_.size() > first_of_range) {
@@ -55,8 +56,7 @@ void AdamWOptimizer::AddSquaredNorm(double* sum) const {
   }
 }
 
-void AdamWOptimizer::Step(const spec::OptimizerSpec& options, double lr, double grad_scale,
-                          int64_t step) const {
+void AdamWOptimizer::Step(const spec::OptimizerSpec& optimizer, const Update& update) const {
   for (const Segment& segment : segments_) {
     const kernels::AdamWArgs args = {
         .param = segment.weight,
@@ -65,13 +65,13 @@ void AdamWOptimizer::Step(const spec::OptimizerSpec& options, double lr, double 
         .m = state_.m().At(segment.state_offset),
         .v = state_.v().At(segment.state_offset),
         .n = segment.num_elements,
-        .lr = static_cast<float>(lr),
-        .beta1 = static_cast<float>(options.adam_beta1),
-        .beta2 = static_cast<float>(options.adam_beta2),
-        .epsilon = static_cast<float>(options.adam_eps),
-        .weight_decay = segment.weight_decay ? static_cast<float>(options.weight_decay) : 0.0F,
-        .grad_scale = static_cast<float>(grad_scale),
-        .step = step};
+        .lr = static_cast<float>(update.lr),
+        .beta1 = static_cast<float>(optimizer.adam_beta1),
+        .beta2 = static_cast<float>(optimizer.adam_beta2),
+        .epsilon = static_cast<float>(optimizer.adam_eps),
+        .weight_decay = segment.weight_decay ? static_cast<float>(update.weight_decay) : 0.0F,
+        .grad_scale = static_cast<float>(update.grad_scale),
+        .step = update.step};
     if (state_.is_on_host()) {
       StepOnHost(segment, args);
     } else {

@@ -16,16 +16,25 @@ namespace tessera::engine {
 
 class AdamWOptimizer {
  public:
-  // `host_threads` run an update on the host.
-  AdamWOptimizer(const LayerContext& context, const ParameterStore& store, int host_threads = 1);
+  struct Options {
+    int host_threads = 1;          // that run an update on the host
+    bool decay_embeddings = true;  // as other matrices
+  };
+  AdamWOptimizer(const LayerContext& context, const ParameterStore& store, const Options& options);
 
   // Adds to *sum, in device memory, the squares of the gradients that this rank counts in the
   // global norm: each parameter of the model once over all ranks, whatever replicas and tied copies
   // there are.
   void AddSquaredNorm(double* sum) const;
 
-  // One update with gradients times grad_scale. `step` counts from 1.
-  void Step(const spec::OptimizerSpec& options, double lr, double grad_scale, int64_t step) const;
+  // What changes from update to update.
+  struct Update {
+    double lr = 0;
+    double weight_decay = 0;
+    double grad_scale = 1;  // of the gradients
+    int64_t step = 1;       // from 1
+  };
+  void Step(const spec::OptimizerSpec& optimizer, const Update& update) const;
 
   // Over the store's owned ranges, one after the other.
   const OptimizerState& state() const { return state_; }
@@ -46,6 +55,7 @@ class AdamWOptimizer {
 
   const LayerContext& context_;
   const ParameterStore& store_;
+  const Options options_;
   std::vector<Segment> segments_;
   OptimizerState state_;
   std::unique_ptr<kernels::Backend> host_;  // where the state is there

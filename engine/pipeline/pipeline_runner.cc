@@ -26,6 +26,11 @@ PipelineRunner::PipelineRunner(const LayerContext& context, std::vector<StageMod
       data_(std::move(data)),
       layer_done_(std::move(layer_done)),
       num_stages_(context.parallel.pipeline_parallel_size) {
+  SetActions(actions);
+}
+
+void PipelineRunner::SetActions(const std::vector<spec::Action>& actions) {
+  last_microbatch_.clear();
   for (const spec::Action& action : actions) {
     const bool changes_gradients = action.kind == spec::ActionKind::kBackward ||
                                    action.kind == spec::ActionKind::kBackwardWeight;
@@ -66,8 +71,8 @@ void PipelineRunner::Forward(const spec::Action& action) {
   const Key key{action.virtual_stage, action.microbatch};
   Buffer input;
   if (action.virtual_stage > 0) input = TakeReceived(activations_in_, key);
-  Buffer output = ChunkOf(action.virtual_stage)
-                      .Forward(action.microbatch, data_(action.microbatch), std::move(input));
+  Buffer output =
+      ForwardThrough(ChunkOf(action.virtual_stage), action.microbatch, std::move(input));
   if (!IsLast(action.virtual_stage)) activations_out_[key] = std::move(output);
 }
 

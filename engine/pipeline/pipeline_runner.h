@@ -23,6 +23,9 @@ class PipelineRunner : public StageRunner {
                  std::function<Microbatch(int)> data, const std::vector<spec::Action>& actions,
                  std::function<void(int)> layer_done);
 
+  // From now on the passes are of these actions.
+  void SetActions(const std::vector<spec::Action>& actions);
+
   void Forward(const spec::Action& action) override;
   void Backward(const spec::Action& action) override;
   void BackwardInput(const spec::Action& action) override;
@@ -32,6 +35,13 @@ class PipelineRunner : public StageRunner {
   bool AwaitAll() override;
   size_t Mark() override { return context_.backend.Mark(); }
   int64_t HeldBytes() const override { return context_.pool.live_bytes(); }
+
+ protected:
+  // What a forward pass computes; returns the output.
+  virtual Buffer ForwardThrough(StageModel& chunk, int microbatch, Buffer input) {
+    return chunk.Forward(microbatch, data_(microbatch), std::move(input));
+  }
+  Microbatch DataOf(int microbatch) const { return data_(microbatch); }
 
  private:
   using Key = std::pair<int, int>;  // virtual stage, micro-batch
@@ -68,6 +78,31 @@ class PipelineRunner : public StageRunner {
   Mailbox activations_out_;
   Mailbox gradients_in_;
   Mailbox gradients_out_;
+};
+
+// Runs forward passes alone, which keep nothing.
+class ForwardOnlyRunner final : public PipelineRunner {
+ public:
+  // `observer(microbatch, part, ...)`, empty for none: see OutputObserver.
+  using Observer = std::function<void(int microbatch, int part, kernels::ConstArray output,
+                                      int64_t num_elements)>;
+  ForwardOnlyRunner(const LayerContext& context, std::vector<StageModel>& chunks,
+                    std::function<Microbatch(int)> data, Observer observer)
+      : PipelineRunner(context, chunks, std::move(data), {}, {}), observer_(std::move(observer)) {}
+
+ protected:
+  Buffer ForwardThrough(StageModel& chunk, int microbatch, Buffer input) override {
+    OutputObserver observer;
+    if (observer_) {
+      observer = [&](int part, kernels::ConstArray output, int64_t num_elements) {
+        observer_(microbatch, part, output, num_elements);
+      };
+    }
+    return chunk.ForwardOnly(microbatch, DataOf(microbatch), std::move(input), observer);
+  }
+
+ private:
+  Observer observer_;
 };
 
 }  // namespace tessera::engine

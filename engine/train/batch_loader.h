@@ -1,5 +1,6 @@
 // Micro-batches of one data-parallel rank, cut from the global batch; of their sequences a
-// context-parallel rank takes its own tokens.
+// context-parallel rank takes its own tokens. Of what is masked from the loss the label is
+// negative.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,9 @@
 #include "engine/layers/stage_model.h"
 
 namespace tessera::engine {
+
+// Of so many tokens those whose label is not masked.
+int64_t CountTargetsIn(const Microbatch& microbatch, int64_t tokens);
 
 class BatchLoader {
  public:
@@ -27,6 +31,7 @@ class BatchLoader {
   const spec::ParallelSpec& parallel_;
   int64_t rank_sequence_;  // tokens of a sequence that this rank takes
   base::TokenPositions positions_;
+  int64_t masked_behind_;  // the label of this token is masked; -1: none is
   int data_rank_;
   std::vector<int32_t> sample_;
   std::vector<int32_t> tokens_;

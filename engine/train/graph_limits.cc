@@ -33,6 +33,11 @@ void CheckGraphs(const spec::Plan& plan, DeviceKind device, CommKind comm) {
         "hidden_dropout, attention_dropout and embedding_dropout of 0: masks depend on the step, "
         "whose number a graph cannot change");
   }
+  if (plan.training.eod_mask_loss) {
+    Refuse("eod_mask_loss",
+           "a loss over all tokens: the number of those that count is another in every step, and "
+           "part of the graph");
+  }
   if (plan.parallel.overlap_param_gather) {
     Refuse("overlap_param_gather",
            "parameters that are gathered before the passes: a graph does not wait for what began "

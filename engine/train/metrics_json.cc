@@ -16,10 +16,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json TimeJson(const spec::TimeBreakdown& time) {
-  return {{"forward_s", time.forward_s},     {"backward_s", time.backward_s},
-          {"tp_comm_s", time.tp_comm_s},     {"pp_wait_s", time.bubble_s},
-          {"ep_comm_s", time.ep_comm_s},     {"dp_comm_s", time.dp_comm_s},
-          {"optimizer_s", time.optimizer_s}, {"other_s", time.other_s}};
+  return {{"forward_s", time.forward_s}, {"backward_s", time.backward_s},
+          {"tp_comm_s", time.tp_comm_s}, {"cp_comm_s", time.cp_comm_s},
+          {"ep_comm_s", time.ep_comm_s}, {"pp_wait_s", time.bubble_s},
+          {"dp_comm_s", time.dp_comm_s}, {"optimizer_s", time.optimizer_s},
+          {"other_s", time.other_s}};
 }
 
 Json MemoryJson(const spec::StageMemory& memory) {
@@ -62,6 +63,8 @@ void MetricsWriter::Write(const StepRow& row) {
                {"loss", row.result.loss},
                {"grad_norm", row.result.grad_norm},
                {"lr", row.result.lr},
+               {"weight_decay", row.result.weight_decay},
+               {"global_batch_size", row.result.batch_size},
                {"consumed_samples", row.result.consumed_samples},
                {"consumed_tokens", row.consumed_tokens},
                {"step_time_s", row.result.step_time_s},
@@ -73,9 +76,16 @@ void MetricsWriter::Write(const StepRow& row) {
     json["balance_loss"] = row.result.balance_loss;
     json["router_z_loss"] = row.result.router_z_loss;
   }
-  if (row.result.loss_scale > 0) {
-    json["loss_scale"] = row.result.loss_scale;
-    json["skipped"] = row.result.skipped;
+  if (row.result.straggler.ratio > 0) {
+    json["previous_straggler_rank"] = row.result.straggler.rank;
+    json["previous_straggler_ratio"] = row.result.straggler.ratio;
+  }
+  if (row.result.loss_scale > 0) json["loss_scale"] = row.result.loss_scale;
+  if (row.result.loss_scale > 0 || row.result.skipped) json["skipped"] = row.result.skipped;
+  if (!row.result.anomaly.empty()) json["anomaly"] = row.result.anomaly;
+  if (row.validation_loss) {
+    json["validation_loss"] = *row.validation_loss;
+    json["validation_time_s"] = row.validation_time_s;
   }
   file_ << json.dump() << std::endl;  // flushed: a reader follows the run
   if (!file_) {
@@ -96,17 +106,22 @@ std::string WriteTrainReport(const TrainReport& report,
                      {"memory", MemoryJson(rank.memory)},
                      {"beyond_arena_bytes", rank.beyond_arena_bytes}});
   }
-  const Json json = {{"first_step", report.first_step},
-                     {"last_step", report.last_step},
-                     {"interrupted", report.interrupted},
-                     {"first_loss", report.first_loss},
-                     {"last_loss", report.last_loss},
-                     {"num_measured_steps", report.num_measured_steps},
-                     {"predicted", prediction ? StepJson(*prediction) : Json()},
-                     {"measured", StepJson(report.measured)},
-                     {"ranks", ranks},
-                     {"warnings", spec::StepWarningsToJson(report.warnings)},
-                     {"checkpoint", report.saved_checkpoint}};
+  const Json json = {
+      {"first_step", report.first_step},
+      {"last_step", report.last_step},
+      {"interrupted", report.interrupted},
+      {"first_loss", report.first_loss},
+      {"last_loss", report.last_loss},
+      {"last_validation_loss",
+       report.last_validation_loss ? Json(*report.last_validation_loss) : Json()},
+      {"num_skipped_steps", report.num_skipped_steps},
+      {"straggler", {{"rank", report.straggler.rank}, {"ratio", report.straggler.ratio}}},
+      {"num_measured_steps", report.num_measured_steps},
+      {"predicted", prediction ? StepJson(*prediction) : Json()},
+      {"measured", StepJson(report.measured)},
+      {"ranks", ranks},
+      {"warnings", spec::StepWarningsToJson(report.warnings)},
+      {"checkpoint", report.saved_checkpoint}};
   return json.dump(2);
 }
 

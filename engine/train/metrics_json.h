@@ -8,10 +8,12 @@
 
 namespace tessera::engine {
 
-// Appends one JSON object a line for each step: step, loss, grad_norm, lr, consumed_samples,
-// consumed_tokens, step_time_s, tokens_per_s, model_tflops_per_device, mfu, and the seconds of the
-// first rank's forward and backward passes, communication per axis, waiting and optimizer; of
-// experts also balance_loss and router_z_loss, in fp16 loss_scale and whether the step was skipped.
+// Appends one JSON object a line for each step: step, loss, grad_norm, lr, weight_decay,
+// global_batch_size, consumed_samples, consumed_tokens, step_time_s, tokens_per_s,
+// model_tflops_per_device, mfu, and the seconds of the first rank's forward and backward passes,
+// communication per axis, waiting and optimizer; of experts also balance_loss and router_z_loss, in
+// fp16 loss_scale and whether the step was skipped, of other skipped steps the anomaly, of several
+// ranks the straggler of the step before, after an evaluation validation_loss and its time.
 class MetricsWriter {
  public:
   // `append`: after the rows of an earlier run (resumed training) instead of over them. The first

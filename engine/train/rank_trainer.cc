@@ -15,10 +15,6 @@ namespace {
 // Keeps the clipping factor finite at a zero norm, as PyTorch's and Megatron-LM's clipping do.
 constexpr double kClipEpsilon = 1e-6;
 
-int64_t TokensPerStep(const spec::TrainingSpec& training) {
-  return training.global_batch_size * training.sequence_length;
-}
-
 std::vector<StageModel> MakeChunks(const LayerContext& context, const ParameterStore& store,
                                    const std::vector<spec::VirtualStage>& stages,
                                    PartHooks& hooks) {
@@ -56,6 +52,12 @@ int HostThreads(const spec::Plan& plan) {
   const int num_cores = static_cast<int>(std::thread::hardware_concurrency());
   return std::max(
       1, num_cores / std::max(1, std::min(plan.num_devices, plan.cluster.devices_per_node)));
+}
+
+std::vector<spec::Action> ActionsOf(const spec::Plan& plan, const spec::RankCoord& coord,
+                                    int num_microbatches) {
+  return spec::MakeSchedule(plan.parallel, num_microbatches)
+      .actions_by_stage.at(static_cast<size_t>(coord.pipeline));
 }
 
 double ClipFactor(double norm, double clip) {
@@ -105,18 +107,21 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       reducer_(context_, store_, shard_comm_, OverlapsReduction(plan, device)),
       traffic_(gatherer_, reducer_),
       chunks_(MakeChunks(context_, store_, stages_, traffic_)),
-      optimizer_(context_, store_, HostThreads(plan)),
+      optimizer_(context_, store_,
+                 {.host_threads = HostThreads(plan),
+                  .decay_embeddings = plan.training.optimizer.decay_embeddings}),
       scaler_(plan.training.precision),
       loader_(source, plan.training, plan.parallel, groups_.coord),
       num_microbatches_(static_cast<int>(spec::NumMicrobatches(plan.training, plan.parallel))),
       inputs_(backend_, NeedsTokens() ? num_microbatches_ : 0, context_.shape.tokens),
-      actions_(spec::MakeSchedule(plan.parallel, num_microbatches_)
-                   .actions_by_stage.at(static_cast<size_t>(groups_.coord.pipeline))),
+      actions_(ActionsOf(plan, groups_.coord, num_microbatches_)),
       runner_(
           context_, chunks_, [this](int microbatch) { return LoadMicrobatch(microbatch); },
           actions_,
           OverlapsReduction(plan, device) ? [this](int layer) { reducer_.OnLayerDone(layer); }
-                                          : std::function<void(int)>()) {
+                                          : std::function<void(int)>()),
+      batch_size_(plan.training.global_batch_size),
+      schedule_length_(spec::ScheduleLength(plan.training)) {
   HostState initial = EmptyState(HostState::Parts::kWeights);  // moments are zeros by now
   store_.DrawInitialWeights(plan.training.seed, initial.state().weights);
   initial.Upload();
@@ -127,40 +132,60 @@ StepResult RankTrainer::Step(bool stop_requested) {
   StepResult result{.step = step_ + 1};
   device_.BeginStep(result.step);
   dropout_.step = result.step;
+  SetBatch();
   marks_ = {};
   backend_.Mark();
   RunPhase(marks_, PhaseKind::kOther, [&] {
+    num_targets_ = CountTargets();
     BeginSums();
     backend_.Fill(store_.gradients(), store_.num_gradients(), 0.0F);
   });
   RunPasses();
   // All stages meet here: the first to be done waits for the slowest.
   const double blocked_before_s = host_world_.blocked_s();
-  StepSums sums;
-  RunPhase(marks_, PhaseKind::kWait, [&] { sums = SumOverRanks(stop_requested); });
+  StepMeeting meeting;
+  RunPhase(marks_, PhaseKind::kWait, [&] { meeting = MeetRanks(stop_requested); });
   const double blocked_s = host_world_.blocked_s() - blocked_before_s;
-  if (Judge(sums, result)) {
+  result.skipped = !Judge(meeting, result);
+  if (result.skipped) {
+    ++num_skipped_;
+  } else {
     Update(result);
     scaler_.OnGoodStep();
-  } else {
-    scaler_.OnSkippedStep();
-    ++num_skipped_;
   }
   backend_.Mark();
   mark_times_s_ = backend_.TakeMarks();
   timeline_ = TimelineOf(marks_, mark_times_s_);
   result.time = BreakdownOf(marks_, mark_times_s_, blocked_s);
   result.step_time_s = mark_times_s_.back();
+  last_compute_s_ = result.time.Compute();
   ++step_;
-  consumed_samples_ += plan_.training.global_batch_size;
-  result.consumed_samples = consumed_samples_;
+  consumed_samples_ += batch_size_;
   return result;
+}
+
+void RankTrainer::SetBatch() {
+  const int64_t batch_size = spec::BatchSizeAt(plan_.training, consumed_samples_);
+  if (batch_size == batch_size_) return;
+  batch_size_ = batch_size;
+  num_microbatches_ = static_cast<int>(batch_size / spec::SamplesPerRound(plan_.parallel));
+  actions_ = ActionsOf(plan_, groups_.coord, num_microbatches_);
+  runner_.SetActions(actions_);
 }
 
 Microbatch RankTrainer::LoadMicrobatch(int microbatch) {
   if (!NeedsTokens()) return {};
   return inputs_.Get(consumed_samples_, microbatch,
                      [&] { return loader_.Load(consumed_samples_, microbatch); });
+}
+
+int64_t RankTrainer::CountTargets() {
+  if (!plan_.training.eod_mask_loss) return batch_size_ * plan_.training.sequence_length;
+  StepSums mine;
+  for (int microbatch = 0; TellsLoss() && microbatch < num_microbatches_; ++microbatch) {
+    mine.num_targets += CountTargetsIn(LoadMicrobatch(microbatch), context_.shape.tokens);
+  }
+  return std::max<int64_t>(1, MeetAtStepEnd(host_world_, mine).sums.num_targets);
 }
 
 void RankTrainer::CallPasses(StepMarks& marks) {
@@ -184,64 +209,73 @@ void RankTrainer::RunPasses() {
   };
   step_graph_->Run({.call = [&](StepMarks& marks) { CallPasses(marks); },
                     .fill_inputs = fill_inputs,
-                    .grad_scale = loss_.grad_scale},
+                    .grad_scale = loss_.grad_scale,
+                    .num_microbatches = num_microbatches_},
                    marks_);
 }
 
 void RankTrainer::BeginSums() {
-  loss_.grad_scale =
-      static_cast<float>(scaler_.scale() / static_cast<double>(TokensPerStep(plan_.training)));
+  loss_.grad_scale = static_cast<float>(scaler_.scale() / static_cast<double>(num_targets_));
   const DeviceSums zeros;
   backend_.CopyToDevice(device_sums(), &zeros, sizeof(zeros));
 }
 
-RankTrainer::StepSums RankTrainer::SumOverRanks(bool stop_requested) {
-  DeviceSums of_device;
-  backend_.CopyToHost(&of_device, device_sums(), sizeof(of_device));
-  // Every tensor-parallel rank of the last stage knows the loss; one of them tells. Of the routers'
-  // losses each knows the part of the tokens that it routes.
-  const StepSums mine{.loss = groups_.coord.tensor == 0 ? of_device.loss : 0,
-                      .balance_loss = of_device.balance_loss,
-                      .router_z_loss = of_device.router_z_loss,
-                      .squared_norm = of_device.squared_norm,
-                      .num_stop_requests = stop_requested ? 1 : 0};
-  std::vector<StepSums> all(static_cast<size_t>(host_world_.size()));
-  host_world_.AllGather(&mine, all.data(), sizeof(StepSums), base::DType::kUInt8);
-  StepSums sums;
-  for (const StepSums& rank : all) {
-    sums.loss += rank.loss;
-    sums.balance_loss += rank.balance_loss;
-    sums.router_z_loss += rank.router_z_loss;
-    sums.squared_norm += rank.squared_norm;
-    sums.num_stop_requests += rank.num_stop_requests;
-  }
+RankTrainer::DeviceSums RankTrainer::ReadDeviceSums() const {
+  DeviceSums sums;
+  backend_.CopyToHost(&sums, device_sums(), sizeof(sums));
   return sums;
 }
 
+StepMeeting RankTrainer::MeetRanks(bool stop_requested) {
+  const DeviceSums of_device = ReadDeviceSums();
+  // Every tensor-parallel rank of the last stage knows the loss; one of them tells. Of the routers'
+  // losses each knows the part of the tokens that it routes.
+  return MeetAtStepEnd(host_world_, {.loss = TellsLoss() ? of_device.loss : 0,
+                                     .balance_loss = of_device.balance_loss,
+                                     .router_z_loss = of_device.router_z_loss,
+                                     .squared_norm = of_device.squared_norm,
+                                     .num_stop_requests = stop_requested ? 1 : 0,
+                                     .last_compute_s = last_compute_s_});
+}
+
 // Every rank sees the same sums: all throw, skip or go on.
-bool RankTrainer::Judge(const StepSums& sums, StepResult& result) const {
-  const auto num_tokens = static_cast<double>(TokensPerStep(plan_.training));
-  result.loss = sums.loss / num_tokens;
+bool RankTrainer::Judge(const StepMeeting& meeting, StepResult& result) {
+  const StepSums& sums = meeting.sums;
+  const auto num_tokens = static_cast<double>(batch_size_ * plan_.training.sequence_length);
+  result.loss = sums.loss / static_cast<double>(num_targets_);
   result.balance_loss = sums.balance_loss / num_tokens;
   result.router_z_loss = sums.router_z_loss / num_tokens;
   result.grad_norm = std::sqrt(sums.squared_norm) / scaler_.scale();
   result.loss_scale = scaler_.is_active() ? scaler_.scale() : 0;
   result.stop = sums.num_stop_requests > 0;
-  result.lr = spec::LearningRate(plan_.training.optimizer, static_cast<double>(result.step),
-                                 static_cast<double>(plan_.training.steps));
-  const bool is_finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-  result.skipped = !is_finite && std::isfinite(result.loss) && scaler_.can_back_off();
-  if (is_finite || result.skipped) return is_finite;
-  throw DivergedError(base::Concat("training diverged at step ", result.step, ": loss ",
-                                   result.loss, ", gradient norm ", result.grad_norm,
+  result.straggler = meeting.straggler;
+  result.batch_size = batch_size_;
+  result.consumed_samples = consumed_samples_ + batch_size_;
+  const spec::OptimizerSpec& optimizer = plan_.training.optimizer;
+  const double place = spec::ScheduleStep(plan_.training, result.step, result.consumed_samples);
+  result.lr = spec::LearningRate(optimizer, place, schedule_length_);
+  result.weight_decay = spec::WeightDecay(optimizer, place, schedule_length_);
+  if (std::isfinite(result.loss) && !std::isfinite(result.grad_norm) && scaler_.can_back_off()) {
+    scaler_.OnSkippedStep();
+    return false;
+  }
+  const Judgement judgement = guard_.Judge(result.loss, result.grad_norm);
+  if (judgement.verdict == Verdict::kApply) return true;
+  result.anomaly = judgement.reason;
+  if (!judgement.is_finite) result.anomaly += ": " + FindFault(meeting);
+  if (judgement.verdict == Verdict::kSkip) return false;
+  throw DivergedError(base::Concat("training diverged at step ", result.step, ": ", result.anomaly,
                                    "; the step was not applied"));
 }
 
 void RankTrainer::Update(const StepResult& result) {
-  const spec::OptimizerSpec& options = plan_.training.optimizer;
-  const double grad_scale = ClipFactor(result.grad_norm, options.clip_grad) / scaler_.scale();
-  RunPhase(marks_, spec::PhaseKind::kOptimizer,
-           [&] { optimizer_.Step(options, result.lr, grad_scale, result.step - num_skipped_); });
+  const spec::OptimizerSpec& optimizer = plan_.training.optimizer;
+  const AdamWOptimizer::Update update = {
+      .lr = result.lr,
+      .weight_decay = result.weight_decay,
+      .grad_scale = ClipFactor(result.grad_norm, optimizer.clip_grad) / scaler_.scale(),
+      .step = result.step - num_skipped_};
+  RunPhase(marks_, spec::PhaseKind::kOptimizer, [&] { optimizer_.Step(optimizer, update); });
   const bool is_last = result.stop || result.step == plan_.training.steps;
   RunPhase(marks_, spec::PhaseKind::kGatherParameters, [&] { gatherer_.AfterUpdate(is_last); });
 }

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "cost_model/spec/plan.h"
@@ -21,6 +22,8 @@
 #include "engine/train/replica_check.h"
 #include "engine/train/step_clock.h"
 #include "engine/train/step_graph.h"
+#include "engine/train/step_guard.h"
+#include "engine/train/step_sums.h"
 
 namespace tessera::engine {
 
@@ -39,12 +42,16 @@ struct StepResult {
   double router_z_loss = 0;
   double grad_norm = 0;  // before clipping
   double lr = 0;
+  double weight_decay = 0;
+  int64_t batch_size = 0;  // samples of all ranks
   double step_time_s = 0;
   // fp16: what the loss was multiplied with, 0 in other precisions; whether the gradients
   // overflowed with it, so that nothing was updated and the next step tries a smaller one.
   double loss_scale = 0;
   bool skipped = false;
+  std::string anomaly;       // why else it was skipped: what was found, and where
   bool stop = false;         // some rank asked to stop after this step
+  Straggler straggler;       // of the step before this one, as ranks tell each other at its end
   spec::TimeBreakdown time;  // of this rank
 };
 
@@ -61,11 +68,20 @@ class RankTrainer {
   // see them in the first two steps alone.
   void UseGraphs() { step_graph_.emplace(backend_, host_world_); }
 
+  // What to do from now on with a step whose numbers are no numbers, or far off.
+  void SetGuard(const GuardOptions& options) { guard_ = StepGuard(options); }
+
   // One optimizer step over the next global batch. Collective. `stop_requested` of any rank is
   // reported to all. The host waits for the device twice, at the end: for the sums that all ranks
   // add up, and for the times. Throws DivergedError on every rank, before anything is updated, when
-  // the loss or the gradient norm is not finite (of fp16, when no smaller loss scale is left).
+  // the loss or the gradient norm is not finite (of fp16, when no smaller loss scale is left), and
+  // for whatever else the guard does not let pass; the message names the first tensor that is not
+  // finite.
   StepResult Step(bool stop_requested);
+
+  // Mean loss over the first samples of a source, by forward passes alone. Takes no more memory
+  // than a step. Collective. REQUIRES: num_samples is a multiple of micro-batch size x data ranks.
+  double EvaluateLoss(const SampleSource& source, int64_t num_samples);
 
   // The training state as it is now, for checkpoints. Lives no longer than the trainer.
   HostState State();
@@ -118,25 +134,30 @@ class RankTrainer {
     double router_z_loss = 0;
     double squared_norm = 0;
   };
-  // What all ranks learn of each other at the end of a step.
-  struct StepSums {
-    double loss = 0;
-    double balance_loss = 0;
-    double router_z_loss = 0;
-    double squared_norm = 0;
-    int64_t num_stop_requests = 0;
-  };
   static_assert(sizeof(DeviceSums) == spec::kStepSumsBytes);
   DeviceSums* device_sums() const { return static_cast<DeviceSums*>(device_sums_.data()); }
   bool NeedsTokens() const { return stages_.front().has_embedding || stages_.back().has_head; }
+  // The batch of the next step, and the actions for it.
+  void SetBatch();
   Microbatch LoadMicrobatch(int microbatch);
+  // Runs the forward passes of micro-batches and forgets what was marked. Their losses are added to
+  // the device's sum.
+  void RunForward(int num_microbatches, const std::function<Microbatch(int)>& data,
+                  const ForwardOnlyRunner::Observer& observer);
+  // Whether this rank tells the others the loss of its tokens, as one of its tensor group does.
+  bool TellsLoss() const { return stages_.back().has_head && groups_.coord.tensor == 0; }
+  // Tokens of the global batch that count in its loss. Collective where some are masked.
+  int64_t CountTargets();
   // From the first forward pass to this rank's share of the squared gradient norm.
   void CallPasses(StepMarks& marks);
   void RunPasses();
   void BeginSums();
-  StepSums SumOverRanks(bool stop_requested);
+  DeviceSums ReadDeviceSums() const;
+  StepMeeting MeetRanks(bool stop_requested);
   // Fills the result from the sums; returns whether the step is to be applied.
-  bool Judge(const StepSums& sums, StepResult& result) const;
+  bool Judge(const StepMeeting& meeting, StepResult& result);
+  // Where the numbers come from that are none.
+  std::string FindFault(const StepMeeting& meeting);
   void Update(const StepResult& result);
   template <typename Work>
   void RunPhase(StepMarks& marks, spec::PhaseKind kind, Work&& work) {
@@ -170,13 +191,20 @@ class RankTrainer {
   AdamWOptimizer optimizer_;
   LossScaler scaler_;
   BatchLoader loader_;
-  const int num_microbatches_;
+  int num_microbatches_;  // of the running step
   InputSlots inputs_;
+  std::optional<InputSlots> evaluation_inputs_;
+  int64_t num_evaluation_rounds_ = 0;  // so far: what the slots are filled for
   std::vector<spec::Action> actions_;
   PipelineRunner runner_;
   spec::RankTimeline timeline_;
   std::vector<double> mark_times_s_;
   StepMarks marks_;  // of the running step
+  StepGuard guard_{GuardOptions{}};
+  int64_t batch_size_;       // of the running step
+  int64_t num_targets_ = 0;  // of the running step
+  double schedule_length_;
+  double last_compute_s_ = 0;
   int64_t step_ = 0;
   int64_t num_skipped_ = 0;  // of these steps
   int64_t consumed_samples_ = 0;

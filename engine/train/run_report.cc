@@ -1,6 +1,7 @@
 #include "engine/train/run_report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cost_model/spec/throughput.h"
 
@@ -40,9 +41,16 @@ const RankReport& BusiestRank(const std::vector<RankReport>& ranks) {
 
 }  // namespace
 
+size_t RunRecorder::FirstMeasured() const {
+  size_t first = results_.size() - 1;
+  while (first > 0 && results_[first - 1].batch_size == results_.back().batch_size) --first;
+  return first == 0 && results_.size() > 1 ? 1 : first;
+}
+
 StepRow RunRecorder::Add(const StepResult& result) {
   results_.push_back(result);
-  const spec::TrainingSpec& training = plan_.training;
+  spec::TrainingSpec training = plan_.training;
+  training.global_batch_size = result.batch_size;
   spec::StepReport rates;
   rates.step_time_s = result.step_time_s;
   FillThroughput(plan_.model, training, plan_.cluster, plan_.num_devices,
@@ -85,13 +93,21 @@ TrainReport RunRecorder::Collect(const RankTrainer& trainer, Communicator& world
   report.ranks.resize(static_cast<size_t>(world.size()));
   world.AllGather(&mine, report.ranks.data(), sizeof(RankReport), base::DType::kUInt8);
 
+  std::vector<double> compute_s;
+  for (const RankReport& rank : report.ranks) compute_s.push_back(rank.time.Compute());
+  report.straggler = FindStraggler(std::move(compute_s));
   report.first_loss = results_.front().loss;
   report.last_loss = results_.back().loss;
+  report.last_validation_loss = validation_loss_;
+  report.num_skipped_steps = std::count_if(results_.begin(), results_.end(),
+                                           [](const StepResult& step) { return step.skipped; });
   report.num_measured_steps = static_cast<int64_t>(results_.size() - FirstMeasured());
   spec::StepReport& measured = report.measured;
   measured.step_time_s = MedianStepTime();
   if (plan_.prediction) measured.hardware_flops = plan_.prediction->hardware_flops;
-  FillThroughput(plan_.model, plan_.training, plan_.cluster, plan_.num_devices,
+  spec::TrainingSpec training = plan_.training;
+  training.global_batch_size = results_.back().batch_size;
+  FillThroughput(plan_.model, training, plan_.cluster, plan_.num_devices,
                  spec::FlopsConvention::kFull, measured);
   // Terms are means; scaled so that they sum to the median step.
   const spec::TimeBreakdown& busiest = BusiestRank(report.ranks).time;

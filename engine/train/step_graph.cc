@@ -8,7 +8,9 @@ void StepGraph::Run(const Passes& passes, StepMarks& marks) {
     has_run_ = true;
     return;
   }
-  if (graph_ == nullptr || grad_scale_ != passes.grad_scale) Capture(passes, marks);
+  const bool is_same =
+      grad_scale_ == passes.grad_scale && num_microbatches_ == passes.num_microbatches;
+  if (graph_ == nullptr || !is_same) Capture(passes, marks);
   passes.fill_inputs();
   backend_.Launch(*graph_);
   marks = marks_;
@@ -19,6 +21,7 @@ void StepGraph::Capture(const Passes& passes, const StepMarks& marks) {
   marks_ = marks;
   graph_ = backend_.Capture([&] { passes.call(marks_); });
   grad_scale_ = passes.grad_scale;
+  num_microbatches_ = passes.num_microbatches;
   // A graph is made by calls that may wait for its device: not while a rank that was faster lets
   // that device wait for a collective of its own graph.
   host_world_.Barrier();

@@ -18,8 +18,10 @@ class StepGraph {
     std::function<void(StepMarks& marks)> call;
     // Brings what they read of the host's memory up to date; `call` does so by itself.
     std::function<void()> fill_inputs;
-    // What their operations have in them beside addresses: another value needs another graph.
+    // What their operations have in them beside addresses, and how many there are: another value
+    // needs another graph.
     float grad_scale = 0;
+    int num_microbatches = 0;
   };
 
   // Both outlive the graph. REQUIRES: backend.has_graphs().
@@ -38,7 +40,8 @@ class StepGraph {
   bool has_run_ = false;
   std::unique_ptr<kernels::OpGraph> graph_;
   float grad_scale_ = 0;  // of graph_
-  StepMarks marks_;       // behind graph_
+  int num_microbatches_ = 0;
+  StepMarks marks_;  // behind graph_
 };
 
 }  // namespace tessera::engine

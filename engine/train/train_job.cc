@@ -8,16 +8,17 @@
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/checkpoint_choice.h"
-#include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/collective_work.h"
 #include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/hugging_face.h"
 #include "engine/comm/thread_world.h"
+#include "engine/pipeline/stopwatch.h"
 #include "engine/train/core_binding.h"
 #include "engine/train/doctor.h"
 #include "engine/train/engine_limits.h"
 #include "engine/train/graph_limits.h"
 #include "engine/train/machine_profile.h"
+#include "engine/train/run_data.h"
 #include "engine/train/run_report.h"
 #include "engine/train/trace.h"
 
@@ -37,42 +38,14 @@ DeviceOptions DeviceOptionsOf(const TrainOptions& options, int num_threads) {
           .init_timeout_s = options.init_timeout_s,
           .checks_calls = options.checks_calls,
           .interface = options.interface,
-          .record_folder = options.record_folder};
+          .record_folder = options.record_folder,
+          .deterministic = options.deterministic};
 }
 
 void CheckRunnable(const TrainOptions& options) {
   CheckExecutable(options.plan);
   CheckDoctorOptions(options);
   if (options.cuda_graph) CheckGraphs(options.plan, options.device, options.comm);
-}
-
-// Samples consumed by the end of the run. A resumed run may have had another batch size before.
-int64_t TotalSamples(const TrainOptions& options) {
-  const spec::TrainingSpec& training = options.plan.training;
-  if (options.resume_dir.empty()) return training.steps * training.global_batch_size;
-  const CheckpointReader reader(options.resume_dir);
-  const TrainProgress& progress = reader.manifest().progress;
-  const int64_t steps_left = std::max<int64_t>(0, training.steps - progress.step);
-  return progress.consumed_samples + steps_left * training.global_batch_size;
-}
-
-// What to open for a part of the run's data.
-DataOptions DataOptionsOf(const TrainOptions& options, SplitPart part, int64_t num_samples) {
-  const spec::TrainingSpec& training = options.plan.training;
-  return {.path = options.data_path,
-          .blend = options.data_blend,
-          .split = options.data_split,
-          .part = part,
-          .format = options.data_format,
-          .order = options.data_order,
-          .sequence_length = training.sequence_length,
-          .num_samples = num_samples,
-          .seed = training.seed,
-          .vocab_size = options.plan.model.vocab_size};
-}
-
-std::unique_ptr<SampleSource> OpenData(const TrainOptions& options) {
-  return OpenSampleSource(DataOptionsOf(options, SplitPart::kTrain, TotalSamples(options)));
 }
 
 // The run's data in words.
@@ -131,17 +104,19 @@ RunStart ChooseCheckpoints(const TrainOptions& wanted) {
 class RankRun {
  public:
   RankRun(const RunStart& start, const TrainCallbacks& callbacks, const std::atomic<bool>& stop,
-          const SampleSource& source, RankDevice& device, Communicator& world)
+          const RunData& data, RankDevice& device, Communicator& world)
       : options_(start.options),
         passed_over_(start.passed_over),
         callbacks_(callbacks),
         stop_(stop),
+        validation_data_(data.validation.get()),
         device_(device),
         world_(world),
-        trainer_(options_.plan, device, world, source),
+        trainer_(options_.plan, device, world, *data.training),
         doctor_(options_, trainer_, device, world,
                 [this](const std::string& line) { Tell(line); }) {
     if (options_.cuda_graph) trainer_.UseGraphs();
+    trainer_.SetGuard(options_.guard);
     if (!options_.save_dir.empty()) MakeSaver();
   }
 
@@ -156,7 +131,11 @@ class RankRun {
       if (callbacks_.on_rank_step) {
         callbacks_.on_rank_step(trainer_, device_, world_.rank(), result);
       }
-      const StepRow row = recorder.Add(result);
+      StepRow row = recorder.Add(result);
+      if (IsEvaluatedAfter(result)) {
+        Evaluate(row);
+        recorder.set_validation_loss(*row.validation_loss);
+      }
       if (is_first() && callbacks_.on_step) callbacks_.on_step(row);
       interrupted = result.stop && result.step < options_.plan.training.steps;
       const bool at_interval =
@@ -220,6 +199,19 @@ class RankRun {
     }
   }
 
+  bool IsEvaluatedAfter(const StepResult& result) const {
+    if (validation_data_ == nullptr) return false;
+    const int64_t interval = options_.validation.interval;
+    return result.step == options_.plan.training.steps ||
+           (interval > 0 && result.step % interval == 0);
+  }
+
+  void Evaluate(StepRow& row) {
+    const Stopwatch watch;
+    row.validation_loss = trainer_.EvaluateLoss(*validation_data_, NumValidationSamples(options_));
+    row.validation_time_s = watch.seconds();
+  }
+
   void LoadState() {
     for (const PassedOver& each : passed_over_) {
       Warn(base::Concat("passed over ", each.folder, ": ", each.problem));
@@ -272,6 +264,7 @@ class RankRun {
   const std::vector<PassedOver>& passed_over_;
   const TrainCallbacks& callbacks_;
   const std::atomic<bool>& stop_;
+  const SampleSource* validation_data_;  // null: none
   RankDevice& device_;
   Communicator& world_;
   RankTrainer trainer_;
@@ -314,12 +307,12 @@ TrainReport RunTrainingRank(const TrainOptions& wanted, const TrainCallbacks& ca
   TrainReport report;
   RunForPeers(*joined.host_world, [&] {
     const RunStart start = ChooseCheckpoints(wanted, *joined.host_world);
-    std::unique_ptr<SampleSource> source;
+    RunData data;
     RunOnAllRanks(*joined.host_world, "opening data and outputs", [&] {
-      source = OpenData(start.options);
+      data = OpenRunData(start.options);
       PrepareOutputs(start.options);
     });
-    RankRun(start, callbacks, stop, *source, *joined.device, *joined.host_world).Run(report);
+    RankRun(start, callbacks, stop, data, *joined.device, *joined.host_world).Run(report);
   });
   return report;
 }
@@ -333,7 +326,7 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
   CheckRunnable(wanted);
   const RunStart start = ChooseCheckpoints(wanted);
   const TrainOptions& options = start.options;
-  const std::unique_ptr<SampleSource> source = OpenData(options);
+  const RunData data = OpenRunData(options);
   PrepareOutputs(options);
   // Asked for here, where no thread is bound yet.
   const int num_threads = ThreadsPerRank(options.plan, options.plan.num_devices);
@@ -342,7 +335,7 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
                  [&](Communicator& world) {
                    BindToOwnCores(world.rank(), world.size(), num_threads);
                    const auto device = MakeRankDevice(DeviceOptionsOf(options, num_threads), world);
-                   RankRun(start, callbacks, stop, *source, *device, world).Run(report);
+                   RankRun(start, callbacks, stop, data, *device, world).Run(report);
                  });
   return report;
 }

@@ -13,8 +13,18 @@
 #include "engine/data/sample_source.h"
 #include "engine/train/op_profile.h"
 #include "engine/train/rank_trainer.h"
+#include "engine/train/step_guard.h"
 
 namespace tessera::engine {
+
+// Loss over the first samples of other data, in their order, by forward passes alone.
+struct ValidationOptions {
+  // In the training data's format; "": the validation part of the training data's split, if there
+  // is an interval or a number of samples.
+  std::string data_path;
+  int64_t interval = 0;     // every so many steps; at the end in any case
+  int64_t num_samples = 0;  // 0: a global batch
+};
 
 struct TrainOptions {
   spec::Plan plan;  // hyper-parameters already applied
@@ -44,6 +54,9 @@ struct TrainOptions {
   bool checks_calls = false;   // of these: compare what they call before each operation
   std::string record_folder;   // where they write their last operations when the run fails
   std::string interface;       // of the network that they talk through; "" for any
+  bool deterministic = false;  // the same bits in every run, also of libraries on the GPU
+  ValidationOptions validation;
+  GuardOptions guard;
 };
 
 // What is printed and logged of a step.
@@ -54,7 +67,9 @@ struct StepRow {
   double tokens_per_s = 0;
   double model_tflops_per_device = 0;
   double mfu = 0;
-  bool has_experts = false;  // whose routers have losses of their own
+  bool has_experts = false;               // whose routers have losses of their own
+  std::optional<double> validation_loss;  // after this step, where it was asked for
+  double validation_time_s = 0;
 };
 
 // One rank over the whole run.
@@ -71,9 +86,12 @@ struct TrainReport {
   bool interrupted = false;
   double first_loss = 0;
   double last_loss = 0;
+  std::optional<double> last_validation_loss;
+  int64_t num_skipped_steps = 0;
   int64_t num_measured_steps = 0;  // the first is warm-up where there are more
   spec::StepReport measured;       // median step time, terms of the slowest rank
   std::vector<RankReport> ranks;
+  Straggler straggler;                      // by the ranks' means
   std::vector<spec::StepWarning> warnings;  // of what was measured
   std::optional<OpProfile> profile;
   std::string saved_checkpoint;  // the last one written, "" if none

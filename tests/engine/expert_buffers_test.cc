@@ -127,7 +127,7 @@ TEST(ExpertBuffersTest, TheNormCountsEachParameterOnce) {
           rank.store.gradients().As<float>()[rank.store.layout().parameters[i].offset + j] = 1;
         }
       }
-      const AdamWOptimizer optimizer(rank.context, rank.store);
+      const AdamWOptimizer optimizer(rank.context, rank.store, {});
       double own = 0;
       optimizer.AddSquaredNorm(&own);
       const std::lock_guard lock(mutex);

@@ -29,7 +29,7 @@ class GraphBackend final : public tessera::testing::CountingBackend {
 class StepGraphTest : public ::testing::Test {
  protected:
   // What a step with this gradient scale does.
-  std::string Step(StepGraph& graph, float grad_scale, StepMarks& marks) {
+  std::string Step(StepGraph& graph, float grad_scale, StepMarks& marks, int num_microbatches = 1) {
     backend_.log.clear();
     graph.Run({.call =
                    [&](StepMarks& of_passes) {
@@ -37,7 +37,8 @@ class StepGraphTest : public ::testing::Test {
                      of_passes.tensor_comm.push_back({3, 4});
                    },
                .fill_inputs = [&] { backend_.log += "fill "; },
-               .grad_scale = grad_scale},
+               .grad_scale = grad_scale,
+               .num_microbatches = num_microbatches},
               marks);
     return backend_.log;
   }
@@ -67,6 +68,7 @@ TEST_F(StepGraphTest, AnotherGradientScaleNeedsAnotherGraph) {
     EXPECT_EQ(Step(graph, 4, marks), "capture(call)fill launch");
     EXPECT_EQ(Step(graph, 2, marks), "capture(call)fill launch");
     EXPECT_EQ(Step(graph, 2, marks), "fill launch");
+    EXPECT_EQ(Step(graph, 2, marks, /*num_microbatches=*/2), "capture(call)fill launch");
   });
 }
 

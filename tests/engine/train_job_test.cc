@@ -11,36 +11,15 @@
 #include <stdexcept>
 
 #include "tests/engine/data_test_files.h"
-#include "tests/testing/counting_source.h"
-#include "tests/testing/run_ranks.h"
+#include "tests/engine/small_training.h"
 
 namespace tessera::engine {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::SmallPlan;
 
 constexpr int64_t kNumSteps = 4;
-
-spec::Plan SmallPlan(const spec::ParallelSpec& parallel) {
-  spec::Plan plan{.model = {.name = "small",
-                            .num_layers = 2,
-                            .hidden_size = 16,
-                            .num_attention_heads = 2,
-                            .num_key_value_heads = 2,
-                            .head_dim = 8,
-                            .ffn_hidden_size = 32,
-                            .vocab_size = 256,
-                            .max_sequence_length = 8,
-                            .tied_embeddings = true},
-                  .parallel = parallel,
-                  .threads_per_rank = 1};
-  plan.training = {.global_batch_size = 4,
-                   .sequence_length = 8,
-                   .steps = kNumSteps,
-                   .precision = spec::Precision::kFp32};
-  plan.num_devices = spec::WorldSize(parallel);
-  return plan;
-}
 
 class TrainJobTest : public ::testing::Test {
  protected:

@@ -46,7 +46,8 @@ class TrainCommandTest : public ::testing::Test {
     result_ = RunCommand(
         "train --plan plan.json --data corpus --hyperparameters train.json --steps " +
             std::to_string(kNumSteps) +
-            " --metrics metrics.jsonl --trace trace.json --save checkpoints --save-interval 25",
+            " --metrics metrics.jsonl --trace trace.json --save checkpoints --save-interval 25"
+            " --valid-data corpus --eval-interval 20 --eval-samples 16 --tensorboard events",
         *folder_);
   }
   static void TearDownTestSuite() { folder_.reset(); }
@@ -100,8 +101,8 @@ TEST_F(TrainCommandTest, MetricsCountSamplesTokensAndSeconds) {
     EXPECT_GT(row["mfu"].get<double>(), 0);
     EXPECT_GT(row["model_tflops_per_device"].get<double>(), 0);
     double sum_s = 0;
-    for (const char* part : {"forward_s", "backward_s", "tp_comm_s", "pp_wait_s", "dp_comm_s",
-                             "optimizer_s", "other_s"}) {
+    for (const char* part : {"forward_s", "backward_s", "tp_comm_s", "cp_comm_s", "ep_comm_s",
+                             "pp_wait_s", "dp_comm_s", "optimizer_s", "other_s"}) {
       ASSERT_TRUE(row.contains(part)) << part;
       sum_s += row[part].get<double>();
     }
@@ -117,6 +118,41 @@ TEST_F(TrainCommandTest, LearningRateWarmsUpAndStays) {
   }
 }
 
+TEST_F(TrainCommandTest, ValidationLossStandsAtItsStepsAndFalls) {
+  const std::vector<nlohmann::json> rows = ReadRows("metrics.jsonl", *folder_);
+  double last = std::log(kSmallVocabSize);
+  for (const nlohmann::json& row : rows) {
+    const bool is_due = row["step"].get<int>() % 20 == 0;
+    EXPECT_EQ(row.contains("validation_loss"), is_due) << row["step"];
+    if (!is_due) continue;
+    EXPECT_LT(row["validation_loss"].get<double>(), last) << row["step"];
+    last = row["validation_loss"];
+  }
+  EXPECT_THAT(result_.out, HasSubstr(base::Concat("Validation loss: ", last).substr(0, 20)));
+  EXPECT_THAT(result_.err, ContainsRegex("step +20/60 .*validation loss"));
+}
+
+// The first bytes of every file of events that TensorFlow writes: a length of 24 and its checksum.
+TEST_F(TrainCommandTest, EventsOfTensorBoardHoldTheScalarsOfEveryStep) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_->Path("events"))) {
+    files.push_back(entry.path().filename().string());
+  }
+  ASSERT_EQ(files.size(), 1U);
+  EXPECT_THAT(files[0], ::testing::StartsWith("events.out.tfevents."));
+  const std::string bytes = folder_->Read("events/" + files[0]);
+  EXPECT_EQ(bytes.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22", 12));
+  const auto count = [&](const std::string& tag) {
+    int found = 0;
+    for (size_t at = bytes.find(tag); at != std::string::npos; at = bytes.find(tag, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count("train/loss"), kNumSteps);
+  EXPECT_EQ(count("validation/loss"), kNumSteps / 20);
+}
+
 TEST_F(TrainCommandTest, LossStartsAtEvenOddsAndFallsBelowWhatByteFrequenciesTell) {
   const std::vector<nlohmann::json> rows = ReadRows("metrics.jsonl", *folder_);
   EXPECT_NEAR(rows.front()["loss"].get<double>(), std::log(kSmallVocabSize), 0.1);
@@ -128,8 +164,9 @@ TEST_F(TrainCommandTest, ClosingTableSetsPredictedBesideMeasured) {
   EXPECT_THAT(result_.out, AllOf(ContainsRegex("predicted +measured"), HasSubstr("forward"),
                                  HasSubstr("backward"), HasSubstr("stage 0, a rank"),
                                  HasSubstr("stage 1, a rank"), HasSubstr("activations (peak)")));
-  // Rank 3 is the last of tp 2 x pp 2: stage 1, data rank 0, tensor rank 1.
-  EXPECT_THAT(result_.out, ContainsRegex("\n +3 +1 +0 +1 "));
+  // Rank 3 is the last of tp 2 x pp 2: stage 1, data rank 0, context rank 0, tensor rank 1.
+  EXPECT_THAT(result_.out, ContainsRegex("\n +3 +1 +0 +0 +1 "));
+  EXPECT_THAT(result_.out, ContainsRegex("Slowest rank: [0-3], which computes [1-9]"));
 }
 
 TEST_F(TrainCommandTest, ProgressTellsTheFirstAndTheLastStep) {
