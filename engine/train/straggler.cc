@@ -22,8 +22,8 @@ std::string Format(const char* format, double value) {
 
 }  // namespace
 
-std::optional<Straggler> FindSlowestRank(const std::vector<RankReport>& ranks) {
-  std::optional<Straggler> slowest;
+std::optional<SlowestRank> FindSlowestRank(const std::vector<RankReport>& ranks) {
+  std::optional<SlowestRank> slowest;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     std::vector<double> others_s;
     for (size_t other = 0; other < ranks.size(); ++other) {
@@ -31,7 +31,7 @@ std::optional<Straggler> FindSlowestRank(const std::vector<RankReport>& ranks) {
       if (other != rank && is_peer) others_s.push_back(ranks[other].time.Compute());
     }
     if (others_s.empty()) continue;
-    const Straggler found{.rank = static_cast<int>(rank),
+    const SlowestRank found{.rank = static_cast<int>(rank),
                           .compute_s = ranks[rank].time.Compute(),
                           .median_s = Median(others_s)};
     if (found.median_s <= 0) continue;
@@ -42,7 +42,7 @@ std::optional<Straggler> FindSlowestRank(const std::vector<RankReport>& ranks) {
 
 std::optional<spec::StepWarning> StragglerWarning(const std::vector<RankReport>& ranks,
                                                   double step_time_s) {
-  const std::optional<Straggler> slowest = FindSlowestRank(ranks);
+  const std::optional<SlowestRank> slowest = FindSlowestRank(ranks);
   if (!slowest || slowest->ratio() < spec::kStragglerRatio) return std::nullopt;
   const double excess_s = slowest->compute_s - slowest->median_s;
   if (excess_s < spec::kStragglerStepShare * step_time_s) return std::nullopt;

@@ -8,7 +8,7 @@
 
 namespace tessera::engine {
 
-struct Straggler {
+struct SlowestRank {
   int rank = 0;
   double compute_s = 0;  // of a step: its passes without their communication
   // Of the other ranks of its pipeline stage, which have the same work.
@@ -18,7 +18,7 @@ struct Straggler {
 
 // The rank that computes longest compared to the median of the other ranks of its stage; nothing
 // where no stage has two ranks. Ranks of different stages are not compared: their work differs.
-std::optional<Straggler> FindSlowestRank(const std::vector<RankReport>& ranks);
+std::optional<SlowestRank> FindSlowestRank(const std::vector<RankReport>& ranks);
 
 // The same as a warning, where it passes the thresholds of spec/step_warnings.h.
 std::optional<spec::StepWarning> StragglerWarning(const std::vector<RankReport>& ranks,
