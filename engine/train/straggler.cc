@@ -32,8 +32,8 @@ std::optional<SlowestRank> FindSlowestRank(const std::vector<RankReport>& ranks)
     }
     if (others_s.empty()) continue;
     const SlowestRank found{.rank = static_cast<int>(rank),
-                          .compute_s = ranks[rank].time.Compute(),
-                          .median_s = Median(others_s)};
+                            .compute_s = ranks[rank].time.Compute(),
+                            .median_s = Median(others_s)};
     if (found.median_s <= 0) continue;
     if (!slowest || found.ratio() > slowest->ratio()) slowest = found;
   }

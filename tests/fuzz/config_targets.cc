@@ -57,7 +57,8 @@ constexpr char kArguments[] =
     "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024\n"
     "--max-position-embeddings 1024 --tensor-model-parallel-size 2 --micro-batch-size 4 --bf16\n";
 constexpr char kYaml[] =
-    "language_model:\n  max_position_embeddings: 1024\n  num_layers: 24\n  hidden_size: 1024\n  num_attention_heads: 16\n"
+    "language_model:\n  max_position_embeddings: 1024\n  num_layers: 24\n  hidden_size: 1024\n  "
+    "num_attention_heads: 16\n"
     "model_parallel:\n  tensor_model_parallel_size: 2\n";
 constexpr char kTraining[] = R"({"steps": 10, "global_batch_size": 8, "seq_length": 64, "lr": 1e-3,
  "lr_warmup_steps": 2, "lr_decay_style": "cosine", "weight_decay": 0.1, "clip_grad": 1.0, "seed": 7})";
