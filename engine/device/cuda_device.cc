@@ -64,8 +64,9 @@ class StagedCudaDevice : public RankDevice {
 // Of a rank that is a process and has no NCCL.
 class StagedProcessDevice final : public StagedCudaDevice {
  public:
-  StagedProcessDevice(int device, ProcessCommunicator& host_world)
-      : StagedCudaDevice(device, host_world), process_world_(host_world) {}
+  StagedProcessDevice(const kernels::cuda::CudaBackendOptions& options,
+                      ProcessCommunicator& host_world)
+      : StagedCudaDevice(options, host_world), process_world_(host_world) {}
   void BeginStep(int64_t step) override { process_world_.BeginStep(step); }
 
  private:
@@ -145,7 +146,10 @@ ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& pro
     ProcessDevice joined;
     auto host_world = JoinHostWorld(options, process, place);
     joined.device = std::make_unique<StagedProcessDevice>(
-        process.local_rank.value_or(process.rank) % num_devices, *host_world);
+        kernels::cuda::CudaBackendOptions{
+            .device = process.local_rank.value_or(process.rank) % num_devices,
+            .deterministic = options.deterministic},
+        *host_world);
     joined.host_world = std::move(host_world);
     return joined;
   }

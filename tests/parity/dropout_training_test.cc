@@ -144,7 +144,7 @@ TEST_P(DropoutTrainingTest, MasksChangeFromStepToStep) {
       for (const int64_t steps_done : {0, 7}) {
         const auto device = engine::MakeRankDevice({}, world);
         engine::RankTrainer trainer(plan, *device, world, source);
-        trainer.SetProgress(steps_done, /*consumed_samples=*/0);
+        trainer.SetProgress({.step = steps_done});
         losses.push_back(trainer.Step(false).loss);
       }
     });
