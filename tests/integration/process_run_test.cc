@@ -14,6 +14,7 @@
 #include <memory>
 #include <thread>
 
+#include "cost_model/base/check.h"
 #include "tests/integration/small_job.h"
 
 namespace tessera::testing {
@@ -109,7 +110,7 @@ class ProcessRunTest : public ::testing::Test {
   }
   // The line on stderr by which each rank tells why it ends.
   static std::string ErrorOf(int rank, const CommandResult& result) {
-    const std::string begin = "[" + std::to_string(rank) + "] tessera: error: ";
+    const std::string begin = base::Concat("[", rank, "] tessera: error: ");
     const size_t at = result.err.find(begin);
     if (at == std::string::npos) return "";
     return result.err.substr(at + begin.size(), result.err.find('\n', at) - at - begin.size());
