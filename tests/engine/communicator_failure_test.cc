@@ -83,10 +83,16 @@ TEST_P(CommunicatorFailureTest, APeerThatEndsIsNoticedAtOnce) {
 
 TEST_P(CommunicatorFailureTest, TheFirstFailureComesOutAndNotWhatItLeadsTo) {
   std::atomic<int> num_aborted{0};
+  std::atomic<int> num_begun{
+      0};  // that are out of the first barrier, which the failure would end too
   try {
     RunRanks(4, [&](Communicator& world) {
-      world.Barrier();  // all have begun
-      if (world.rank() == 2) throw std::out_of_range("no such layer");
+      world.Barrier();
+      ++num_begun;
+      if (world.rank() == 2) {
+        while (num_begun < 4) std::this_thread::yield();
+        throw std::out_of_range("no such layer");
+      }
       try {
         world.Barrier();
       } catch (const base::CommError& error) {
