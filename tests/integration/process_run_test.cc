@@ -233,7 +233,7 @@ TEST_F(ProcessRunTest, ARankThatNeverComesIsNamed) {
 }
 
 TEST_F(ProcessRunTest, ARestartedRunEndsWithTheCurveOfAnUndisturbedOne) {
-  const std::string rest = " --plan plan.json --steps 300 --save-interval 5 ";
+  const std::string rest = " --plan plan.json --steps 60 --save-interval 5 ";
   RunWell(Train("--metrics calm.jsonl --save calm" + rest), *folder_);
   for (const int victim : {1, 0}) {
     fs::remove_all(folder_->Path("restarted"));
