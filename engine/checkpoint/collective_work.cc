@@ -25,20 +25,25 @@ void RunOnAllRanks(Communicator& world, const std::string& what,
                    const std::function<void()>& work) {
   std::exception_ptr failure;
   std::string message;
+  int32_t is_wrong_input = 0;
   // Caught to be told to the peers and thrown again, never to be swallowed.
   try {
     work();
   } catch (const std::exception& error) {
     failure = std::current_exception();
     message = error.what();
+    is_wrong_input = dynamic_cast<const base::ConfigError*>(&error) != nullptr ? 1 : 0;
   }
   const int32_t mine = failure ? world.rank() : world.size();
   int32_t first_failed = world.size();
   world.AllReduce(&mine, &first_failed, 1, base::DType::kInt32, base::ReduceOp::kMin);
   if (first_failed == world.size()) return;
   message = BroadcastText(world, message, first_failed);
+  world.Broadcast(&is_wrong_input, 1, base::DType::kInt32, first_failed);
   if (failure) std::rethrow_exception(failure);
-  throw base::SystemError(base::Concat(what, " failed on rank ", first_failed, ": ", message));
+  message = base::Concat(what, " failed on rank ", first_failed, ": ", message);
+  if (is_wrong_input == 1) throw base::ConfigError(message);
+  throw base::SystemError(message);
 }
 
 void RunOnFirstRank(Communicator& world, const std::string& what,

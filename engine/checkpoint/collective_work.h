@@ -9,8 +9,9 @@ namespace tessera::engine {
 
 // Runs `work`, which must not communicate, on every rank and waits for all. When it fails on any
 // rank, all ranks throw once every rank is done, so that nobody waits for a failed one and the
-// caller may clean up: the failed ranks their own exception, the others a base::SystemError with
-// the rank and message of the lowest failed one. `what` goes before that message.
+// caller may clean up: the failed ranks their own exception, the others one with the rank and
+// message of the lowest failed one, a base::ConfigError if that is one, else a base::SystemError.
+// `what` goes before that message.
 void RunOnAllRanks(Communicator& world, const std::string& what, const std::function<void()>& work);
 
 // The same with `work` on rank 0 alone.
