@@ -2,6 +2,7 @@
 // share nothing but a file to meet by; tests/integration runs real ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -112,12 +113,19 @@ TEST_F(ProcessBitsTest, GoldenCasesHaveTheLossesAndCheckpointsOfThreads) {
   }
 }
 
+// Rows with the fewest ranks: all of them talk to each other here.
+std::vector<CoverTraining> SmallestRows(size_t num_rows) {
+  std::vector<CoverTraining> rows = CoverOfLayouts().trainings;
+  std::stable_sort(rows.begin(), rows.end(), [](const CoverTraining& a, const CoverTraining& b) {
+    return a.plan.num_devices < b.plan.num_devices;
+  });
+  rows.resize(num_rows);
+  return rows;
+}
+
 TEST_F(ProcessBitsTest, SmallRowsOfTheCoverComputeWhatThreadsDo) {
-  int num_rows = 0;
-  for (const CoverTraining& training : CoverOfLayouts().trainings) {
-    if (training.plan.num_devices != 2 && training.plan.num_devices != 4) continue;
+  for (const CoverTraining& training : SmallestRows(4)) {
     SCOPED_TRACE(training.name);
-    ++num_rows;
     const TrainedModel expected = TrainOnThreads(training.plan);
     const TrainedModel actual = TrainOver(CommBackend::kGloo, training.plan);
     EXPECT_EQ(actual.losses, expected.losses);
@@ -127,7 +135,6 @@ TEST_F(ProcessBitsTest, SmallRowsOfTheCoverComputeWhatThreadsDo) {
       EXPECT_TRUE(actual.weights.at(name).values == tensor.values) << name;
     }
   }
-  EXPECT_GE(num_rows, 4);
 }
 
 }  // namespace
