@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/launchers.h"
+#include "kernels/cuda/masks.cuh"
 #include "kernels/cuda/types.cuh"
 #include "kernels/cuda/vectors.cuh"
 

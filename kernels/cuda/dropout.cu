@@ -1,6 +1,6 @@
-#include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launchers.h"
+#include "kernels/cuda/masks.cuh"
 #include "kernels/cuda/types.cuh"
 
 namespace tessera::kernels::cuda {

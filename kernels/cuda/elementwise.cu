@@ -1,8 +1,7 @@
 // Passes over flat arrays, and sums of rows.
 #include "kernels/cuda/elementwise.cuh"
-
-#include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/launchers.h"
+#include "kernels/cuda/masks.cuh"
 #include "kernels/cuda/types.cuh"
 #include "kernels/cuda/vectors.cuh"
 
