@@ -94,8 +94,10 @@ spec::TimeBreakdown AccountStep(const JobCosts& costs, const spec::ParallelSpec&
   time.cp_comm_s = comm.context_s;
   time.ep_comm_s = comm.expert_s;
   time.bubble_s = std::max(0.0, pipeline_s - work.Forward() - work.Backward());
-  time.pp_comm_s = run.makespan_s - pipeline_s;
-  time.dp_comm_s = comm.data_s + ReductionEnd(costs, parallel, parts, run) - run.makespan_s;
+  // Differences of equal times may round to less than nothing.
+  time.pp_comm_s = std::max(0.0, run.makespan_s - pipeline_s);
+  time.dp_comm_s =
+      comm.data_s + std::max(0.0, ReductionEnd(costs, parallel, parts, run) - run.makespan_s);
   const UpdateCost slowest = SlowestAfterNorm(costs, parallel, parts);
   time.dp_comm_s += slowdown * slowest.gather_comm_s;
   time.optimizer_s = slowdown * slowest.optimizer_s;

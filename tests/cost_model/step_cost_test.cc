@@ -169,6 +169,27 @@ TEST(StepCostTest, RanksOnOneCoreTakeTurns) {
   }
 }
 
+// Where ranks share cores a transfer may cost nothing; a plan's file takes no time below zero.
+TEST(StepCostTest, NoTermRoundsBelowZeroOnSharedCores) {
+  Job job = RoundJob(4);
+  job.cluster.shared_compute_units = 2;
+  job.training.precision = spec::Precision::kFp32;
+  for (int step = 0; step < 40; ++step) {
+    job.cluster.device.peak_flops_per_s[base::DType::kFloat32] = 1e9 * (50 + 0.7 * step);
+    job.cluster.intra_node.bandwidth_bytes_per_s = 1e8 * (20 + 1.3 * step);
+    JobCosts costs(job);
+    for (const auto kind : {spec::ScheduleKind::kGPipe, spec::ScheduleKind::kOneForwardOneBackward,
+                            spec::ScheduleKind::kZeroBubbleH1}) {
+      spec::ParallelSpec layout = Layout(2, 2, 1);
+      layout.schedule = kind;
+      layout.micro_batch_size = 2 << step % 3;
+      const spec::TimeBreakdown time = PriceStep(costs, layout).report.time;
+      EXPECT_GE(time.pp_comm_s, 0) << ToString(kind);
+      EXPECT_GE(time.dp_comm_s, 0) << ToString(kind);
+    }
+  }
+}
+
 // Once a pipeline is full, further rounds of micro-batches take as long as the rounds before them:
 // in a schedule that is played whole, and in one far longer.
 TEST(StepCostTest, RoundsOnSharedCoresTakeAsLongHoweverMany) {
