@@ -9,9 +9,9 @@ std::string TitleOf(const CommOp& op) {
     case CommOp::Kind::kCollective:
       return base::Concat(ToString(op.header.kind), " #", op.number);
     case CommOp::Kind::kSend:
-      return base::Concat("send to rank ", op.peer, ", tag ", op.tag);
+      return base::Concat("send #", op.number, " to rank ", op.peer, ", tag ", op.tag);
     case CommOp::Kind::kReceive:
-      return base::Concat("receive from rank ", op.peer, ", tag ", op.tag);
+      return base::Concat("receive #", op.number, " from rank ", op.peer, ", tag ", op.tag);
   }
   return "?";
 }

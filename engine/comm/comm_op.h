@@ -18,7 +18,7 @@ struct CommOp {
   int64_t number = 0;
 };
 
-// "all_reduce #3", "receive from rank 1, tag 5".
+// "all_reduce #3", "receive #2 from rank 1, tag 5".
 std::string TitleOf(const CommOp& op);
 // "all_reduce(64 fp32, sum)", "64 fp32": what both ends must agree on.
 std::string ShapeOf(const CommOp& op);

@@ -1,6 +1,25 @@
 #include "engine/comm/rank_activity.h"
 
+#include "cost_model/base/check.h"
+
 namespace tessera::engine {
+namespace {
+
+// Makes `op` the next of its kind.
+void Follow(CommOp& last, CommOp& op) {
+  op.number = last.number + 1;
+  last = op;
+}
+
+std::map<int, MessageProgress> ProgressOf(const std::map<int, CommOp>& last) {
+  std::map<int, MessageProgress> progress;
+  for (const auto& [peer, op] : last) {
+    progress[peer] = {.num = op.number, .last = base::Concat(ShapeOf(op), " with tag ", op.tag)};
+  }
+  return progress;
+}
+
+}  // namespace
 
 int RankActivity::AddGroup(const std::string& id, const std::string& name) {
   const std::lock_guard lock(mutex_);
@@ -13,14 +32,13 @@ int64_t RankActivity::Begin(int group, CommOp& op) {
   Group& record = groups_.at(static_cast<size_t>(group));
   switch (op.kind) {
     case CommOp::Kind::kCollective:
-      op.number = ++record.progress.num_collectives;
-      record.last_collective = op;
+      Follow(record.collective, op);
       break;
     case CommOp::Kind::kSend:
-      op.number = ++record.progress.num_sent[op.peer];
+      Follow(record.sent[op.peer], op);
       break;
     case CommOp::Kind::kReceive:
-      op.number = ++record.progress.num_received[op.peer];
+      Follow(record.received[op.peer], op);
       break;
   }
   return recorder_.Begin(step_, record.name, op);
@@ -45,9 +63,12 @@ RankProgress RankActivity::Progress() const {
   const std::lock_guard lock(mutex_);
   RankProgress progress;
   for (const Group& group : groups_) {
-    GroupProgress& copy = progress.groups[group.id];
-    copy = group.progress;
-    if (copy.num_collectives > 0) copy.last_collective = ShapeOf(group.last_collective);
+    const int64_t num_collectives = group.collective.number;
+    progress.groups[group.id] = {
+        .num_collectives = num_collectives,
+        .last_collective = num_collectives > 0 ? ShapeOf(group.collective) : "",
+        .sent = ProgressOf(group.sent),
+        .received = ProgressOf(group.received)};
   }
   return progress;
 }

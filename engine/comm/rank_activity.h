@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -32,8 +33,10 @@ class RankActivity {
   struct Group {
     std::string id;
     std::string name;
-    GroupProgress progress;
-    CommOp last_collective;
+    // The last ones, whose numbers say how many there were: messages by peer.
+    CommOp collective;
+    std::map<int, CommOp> sent;
+    std::map<int, CommOp> received;
   };
 
   mutable std::mutex mutex_;  // of all below

@@ -35,21 +35,24 @@ int64_t NumberOf(const std::string& text) {
   return number;
 }
 
-std::string TextOf(const std::map<int, int64_t>& counts) {
+using Messages = std::map<int, MessageProgress>;
+
+std::string TextOf(const Messages& messages) {
   std::string text;
-  for (const auto& [rank, count] : counts) {
-    text += base::Concat(text.empty() ? "" : ",", rank, ',', count);
+  for (const auto& [rank, progress] : messages) {
+    text += base::Concat(text.empty() ? "" : ",", rank, ',', progress.num, ',', progress.last);
   }
   return text;
 }
 
-std::map<int, int64_t> CountsOf(const std::string& text) {
-  const std::vector<std::string> numbers = SplitAt(text, ',');
-  std::map<int, int64_t> counts;
-  for (size_t i = 0; i + 1 < numbers.size(); i += 2) {
-    counts[static_cast<int>(NumberOf(numbers[i]))] = NumberOf(numbers[i + 1]);
+Messages MessagesOf(const std::string& text) {
+  const std::vector<std::string> words = SplitAt(text, ',');
+  Messages messages;
+  for (size_t i = 0; i + 2 < words.size(); i += 3) {
+    messages[static_cast<int>(NumberOf(words[i]))] = {.num = NumberOf(words[i + 1]),
+                                                      .last = words[i + 2]};
   }
-  return counts;
+  return messages;
 }
 
 void CheckFields(const std::vector<std::string>& fields, size_t expected) {
@@ -72,9 +75,9 @@ RankWait WaitOf(const std::vector<std::string>& fields) {
   return wait;
 }
 
-int64_t CountFor(const std::map<int, int64_t>& counts, int rank) {
-  const auto found = counts.find(rank);
-  return found == counts.end() ? 0 : found->second;
+MessageProgress With(const Messages& messages, int rank) {
+  const auto found = messages.find(rank);
+  return found == messages.end() ? MessageProgress() : found->second;
 }
 
 using Answers = std::vector<std::optional<RankProgress>>;
@@ -113,6 +116,20 @@ std::string WhatItWaitsFor(int rank, const Answers& ranks) {
   return text;
 }
 
+// Of a message that both ends have called.
+std::string DifferenceOfEnds(const RankWait& wait, int waiter, const Answers& ranks) {
+  const int peer = wait.op.peer;
+  const GroupProgress mine = ranks.at(static_cast<size_t>(waiter))->groups.at(wait.group);
+  const GroupProgress other = ranks.at(static_cast<size_t>(peer))->groups.at(wait.group);
+  const bool is_send = wait.op.kind == CommOp::Kind::kSend;
+  const MessageProgress here = With(is_send ? mine.sent : mine.received, peer);
+  const MessageProgress there = With(is_send ? other.received : other.sent, waiter);
+  const bool are_at_it = here.num == wait.op.number && there.num == wait.op.number;
+  if (!are_at_it || here.last == there.last) return "";
+  return base::Concat("the two ends differ: rank ", waiter, " called ", here.last, ", rank ", peer,
+                      " called ", there.last);
+}
+
 std::string Difference(const RankWait& wait, const Answers& ranks) {
   const auto last_of = [&](int rank) {
     return ranks.at(static_cast<size_t>(rank))->groups.at(wait.group);
@@ -149,7 +166,7 @@ std::string SerializeProgress(const RankProgress& progress) {
   for (const auto& [id, group] : progress.groups) {
     text +=
         base::Concat(kGroupLine, '\t', id, '\t', group.num_collectives, '\t', group.last_collective,
-                     '\t', TextOf(group.num_sent), '\t', TextOf(group.num_received), '\n');
+                     '\t', TextOf(group.sent), '\t', TextOf(group.received), '\n');
   }
   for (const RankWait& wait : progress.waits) {
     std::string ranks;
@@ -174,8 +191,8 @@ RankProgress ParseProgress(const std::string& text) {
     CheckFields(fields, 6);
     progress.groups[fields[1]] = {.num_collectives = NumberOf(fields[2]),
                                   .last_collective = fields[3],
-                                  .num_sent = CountsOf(fields[4]),
-                                  .num_received = CountsOf(fields[5])};
+                                  .sent = MessagesOf(fields[4]),
+                                  .received = MessagesOf(fields[5])};
   }
   return progress;
 }
@@ -191,9 +208,9 @@ bool HasNotCalled(const RankWait& wait, int waiter, int rank, const RankProgress
     case CommOp::Kind::kCollective:
       return group.num_collectives < wait.op.number;
     case CommOp::Kind::kSend:
-      return CountFor(group.num_received, waiter) < wait.op.number;
+      return With(group.received, waiter).num < wait.op.number;
     case CommOp::Kind::kReceive:
-      return CountFor(group.num_sent, waiter) < wait.op.number;
+      return With(group.sent, waiter).num < wait.op.number;
   }
   return false;
 }
@@ -209,10 +226,10 @@ std::string Diagnose(const RankWait& wait, int waiter, const Answers& ranks) {
   }
   const std::vector<int> missing = RanksThatHaveNotCalled(wait, waiter, ranks);
   if (!missing.empty()) return HaveNot(wait, missing) + WhatItWaitsFor(missing.front(), ranks);
-  if (wait.op.kind == CommOp::Kind::kCollective) {
-    const std::string difference = Difference(wait, ranks);
-    if (!difference.empty()) return difference;
-  }
+  const std::string difference = wait.op.kind == CommOp::Kind::kCollective
+                                     ? Difference(wait, ranks)
+                                     : DifferenceOfEnds(wait, waiter, ranks);
+  if (!difference.empty()) return difference;
   return "all ranks have come, their data has not: the two ends differ in size, type or tag, or "
          "the network is slow";
 }

@@ -12,12 +12,18 @@
 
 namespace tessera::engine {
 
+// Messages with one peer in one direction.
+struct MessageProgress {
+  int64_t num = 0;   // called so far
+  std::string last;  // what both its ends must agree on: "64 fp32 with tag 5"
+};
+
 struct GroupProgress {
   int64_t num_collectives = 0;  // called so far
   std::string last_collective;  // its shape
-  // Messages called so far, by the other end's rank in the world.
-  std::map<int, int64_t> num_sent;
-  std::map<int, int64_t> num_received;
+  // By the other end's rank in the world.
+  std::map<int, MessageProgress> sent;
+  std::map<int, MessageProgress> received;
 };
 
 struct RankWait {

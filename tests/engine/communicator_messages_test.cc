@@ -244,6 +244,7 @@ TEST_P(CommunicatorMessagesTest, AReceiveWithoutASendNamesThePeerWhenItTimesOutO
     int value = 0;
     world.Recv(&value, 1, DType::kInt32, 1, 3);
   };
+  const std::string receive_of = is_gloo() ? "receive #1" : "receive";
   std::atomic<bool> rank_0_has_failed{false};
   EXPECT_EQ(CommFailureOf(2, {.timeout_s = 0.1},
                           [&](Communicator& world) {
@@ -258,14 +259,16 @@ TEST_P(CommunicatorMessagesTest, AReceiveWithoutASendNamesThePeerWhenItTimesOutO
                               throw;
                             }
                           }),
-            "rank 0 of world: receive from rank 1, tag 3 timed out after 0.1 s; rank 1 has not "
-            "posted its end");
+            "rank 0 of world: " + receive_of +
+                " from rank 1, tag 3 timed out after 0.1 s; rank 1 "
+                "has not posted its end");
   EXPECT_EQ(CommFailureOf(2, kBuffered,
                           [&](Communicator& world) {
                             if (world.rank() == 0) receive(world);
                           }),
-            "rank 0 of world: receive from rank 1, tag 3 cannot complete; rank 1 has ended "
-            "without it");
+            "rank 0 of world: " + receive_of +
+                " from rank 1, tag 3 cannot complete; rank 1 has "
+                "ended without it");
 }
 
 TEST_P(CommunicatorMessagesTest, AMessageOutlivesTheRankThatSentIt) {

@@ -37,14 +37,14 @@ CommOp Barrier(int64_t number) {
 TEST(FlightRecorderTest, TellsWhatIsOverAndWhatIsNot) {
   FlightRecorder recorder;
   const int64_t barrier = recorder.Begin(7, "tp{2,3}", Barrier(5));
-  recorder.Begin(7, "pp{1,3}", {.kind = CommOp::Kind::kSend, .peer = 1, .tag = 4});
+  recorder.Begin(7, "pp{1,3}", {.kind = CommOp::Kind::kSend, .peer = 1, .tag = 4, .number = 6});
   recorder.End(barrier);
   const std::vector<std::string> lines = LinesOf(recorder);
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_EQ(lines[0], "rank 3: rank 1 is gone");
   EXPECT_THAT(lines[2], HasSubstr("0\t7\ttp{2,3}\tbarrier #5\tbarrier\t"));
   EXPECT_THAT(lines[2], Not(HasSubstr("not over")));
-  EXPECT_THAT(lines[3], HasSubstr("1\t7\tpp{1,3}\tsend to rank 1, tag 4\t"));
+  EXPECT_THAT(lines[3], HasSubstr("1\t7\tpp{1,3}\tsend #6 to rank 1, tag 4\t"));
   EXPECT_THAT(lines[3], EndsWith("not over"));
 }
 
