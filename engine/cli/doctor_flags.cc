@@ -5,10 +5,11 @@ namespace tessera::engine {
 void AddDoctorFlags(CLI::App& command, DoctorFlags& flags, TrainOptions& options) {
   constexpr int64_t kMaxSteps = 1'000'000'000;
   command
-      .add_option("--check-replicas", options.check_replicas_interval,
-                  "Compare checksums of what several ranks hold copies of, weights and reduced "
-                  "gradients, every so many steps, and end the run where they differ (0: weights "
-                  "at the start alone)")
+      .add_option(
+          "--check-replicas", options.check_replicas_interval,
+          "Compare checksums of what several ranks hold copies of, weights and reduced "
+          "gradients, and sharded gradients with the sum of what the ranks put in, every so "
+          "many steps, and end the run where they differ (0: weights at the start alone)")
       ->check(CLI::Range(int64_t{0}, kMaxSteps))
       ->capture_default_str();
   CLI::Option* const profile = command.add_option(

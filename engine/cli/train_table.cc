@@ -143,9 +143,9 @@ void PrintReport(const TrainReport& report, const std::optional<spec::StepReport
   PrintTimes(predicted, report.measured, out);
   PrintMemory(predicted, report.measured, out);
   PrintRanks(report.ranks, out);
-  if (report.ranks.size() > 1 && report.straggler.ratio > 0) {
-    out << Format("\nSlowest rank: %d, which computes %.2f x as long as the median one.\n",
-                  report.straggler.rank, report.straggler.ratio);
+  if (report.straggler) {
+    out << Format("\nSlowest rank: %d, which computes %.2f x as long as the others of its stage.\n",
+                  report.straggler->rank, report.straggler->ratio());
   }
   int64_t beyond_bytes = 0;
   for (const RankReport& rank : report.ranks) {

@@ -105,6 +105,7 @@ void GradientReducer::AfterBackward(int number) {
     const spec::OwnedRange& own = store_.owned()[bucket];
     Communicator& group = ShardGroupOf(context_.groups, own.is_expert);
     const kernels::Array data = store_.WholeGradients(bucket);
+    if (check_ != nullptr) check_->BeforeScatter(bucket, data);
     scattering.handles.push_back(
         group.ReduceScatterAsync(data.data, data.At(group.rank() * own.num_elements).data,
                                  own.num_elements, data.dtype, base::ReduceOp::kSum));
@@ -128,6 +129,7 @@ void GradientReducer::Settle(Scattering& scattering) {
 
 void GradientReducer::Finish() {
   for (Scattering& scattering : scattering_) Settle(scattering);
+  if (check_ != nullptr && store_.keeps_owned_gradients()) check_->AfterScatter();
   std::vector<size_t> left;
   for (size_t b = 0; b < is_started_.size(); ++b) {
     if (is_started_[b]) continue;
@@ -142,6 +144,7 @@ void GradientReducer::Finish() {
   }
   for (const auto& handle : under_way_) handle->Wait();
   under_way_.clear();
+  if (check_ != nullptr && !store_.keeps_owned_gradients()) check_->AfterScatter();
   ReduceReplicas();
   is_final_.assign(is_final_.size(), false);
   is_started_.assign(is_started_.size(), false);
@@ -234,6 +237,7 @@ void GradientReducer::StartBucket(size_t index) {
   Communicator& group = ShardGroupOf(context_.groups, bucket.is_expert);
   if (group.size() == 1) return;
   const spec::OwnedRange& own = store_.owned()[index];
+  if (check_ != nullptr) check_->BeforeScatter(index, data);
   under_way_.push_back(group.ReduceScatterAsync(data.data, store_.OwnGradients(own).data,
                                                 own.num_elements, data.dtype,
                                                 base::ReduceOp::kSum));

@@ -7,6 +7,7 @@
 
 #include "engine/layers/layer_context.h"
 #include "engine/layers/parameter_store.h"
+#include "engine/optimizer/reduction_check.h"
 
 namespace tessera::engine {
 
@@ -43,6 +44,9 @@ class GradientReducer {
   // The step changes no gradient any more. Reduces what is left and waits for all.
   void Finish();
 
+  // Shows `check`, null for none, what is scattered from now on and what comes of it.
+  void set_check(ReductionCheck* check) { check_ = check; }
+
  private:
   using Handles = std::vector<std::unique_ptr<CommHandle>>;
   // Gradients of a parameter that this rank holds, in the store's.
@@ -74,6 +78,7 @@ class GradientReducer {
   const ParameterStore& store_;
   SpanLog& waits_;
   const bool overlaps_;
+  ReductionCheck* check_ = nullptr;
   std::vector<size_t> bucket_of_;  // by parameter
   // Of the running step.
   std::vector<bool> is_final_;    // by parameter

@@ -55,21 +55,25 @@ void Doctor::AtStart() {
 
 void Doctor::CheckReplicas(bool with_gradients) {
   const Stopwatch watch;
+  // First what comes first: a weight is wrong because its gradient was.
+  const int64_t num_reduced = trainer_.CheckReduction();
   const ReplicaCheck weights = trainer_.CheckReplicas(ReplicaKind::kWeights);
   ReplicaCheck gradients;
   if (with_gradients) gradients = trainer_.CheckReplicas(ReplicaKind::kGradients);
   if (options_.check_replicas_interval == 0) return;
-  char text[160];
+  char text[200];
   std::snprintf(text, sizeof(text),
                 "step %ld: %ld replicated parts of weights and %ld of gradients are the same on "
-                "all ranks (%.2f s)",
-                trainer_.step(), weights.num_replicated, gradients.num_replicated, watch.seconds());
+                "all ranks, %ld parts of sharded gradients the sums of theirs (%.2f s)",
+                trainer_.step(), weights.num_replicated, gradients.num_replicated, num_reduced,
+                watch.seconds());
   tell_(text);
 }
 
 void Doctor::BeforeStep() {
   trainer_.set_observer(observer_);
   if (profiler_) profiler_->BeginStep();
+  if (ChecksStep(trainer_.step() + 1) && !options_.cuda_graph) trainer_.WatchReduction();
 }
 
 void Doctor::AfterStep(const StepResult& result) {
@@ -80,8 +84,12 @@ void Doctor::AfterStep(const StepResult& result) {
         result.step > first_step_ + 1 || result.step == options_.plan.training.steps || result.stop;
     profiler_->EndStep(trainer_.last_mark_times_s(), result.step_time_s, counts);
   }
+  if (ChecksStep(result.step)) CheckReplicas(/*with_gradients=*/true);
+}
+
+bool Doctor::ChecksStep(int64_t step) const {
   const int64_t interval = options_.check_replicas_interval;
-  if (interval > 0 && result.step % interval == 0) CheckReplicas(/*with_gradients=*/true);
+  return interval > 0 && step % interval == 0;
 }
 
 // Every rank learns what the profiled one has seen.
@@ -103,8 +111,10 @@ void Doctor::Finish(TrainReport& report) {
   const spec::Plan& plan = options_.plan;
   report.warnings = spec::FindStepWarnings(plan.model, plan.cluster, plan.training, plan.parallel,
                                            report.measured);
-  if (const auto straggler = StragglerWarning(report.ranks, report.measured.step_time_s)) {
-    report.warnings.push_back(*straggler);
+  if (report.straggler) {
+    const spec::RankCoord& coord = report.ranks[static_cast<size_t>(report.straggler->rank)].coord;
+    const auto warning = StragglerWarning(*report.straggler, coord, report.measured.step_time_s);
+    if (warning) report.warnings.push_back(*warning);
   }
   if (options_.profile_path.empty()) return;
   report.profile = CollectProfile();

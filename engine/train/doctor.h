@@ -33,6 +33,7 @@ class Doctor {
   void Finish(TrainReport& report);
 
  private:
+  bool ChecksStep(int64_t step) const;
   void CheckReplicas(bool with_gradients);
   OpProfile CollectProfile();
 

@@ -31,6 +31,11 @@ Json MemoryJson(const spec::StageMemory& memory) {
           {"buffers_bytes", memory.buffers_bytes}};
 }
 
+Json StragglerJson(const std::optional<Straggler>& straggler) {
+  if (!straggler) return nullptr;
+  return {{"rank", straggler->rank}, {"ratio", straggler->ratio()}};
+}
+
 Json StepJson(const spec::StepReport& report) { return Json::parse(spec::WriteStepReport(report)); }
 
 }  // namespace
@@ -76,9 +81,9 @@ void MetricsWriter::Write(const StepRow& row) {
     json["balance_loss"] = row.result.balance_loss;
     json["router_z_loss"] = row.result.router_z_loss;
   }
-  if (row.result.straggler.ratio > 0) {
-    json["previous_straggler_rank"] = row.result.straggler.rank;
-    json["previous_straggler_ratio"] = row.result.straggler.ratio;
+  if (row.result.straggler) {
+    json["previous_straggler_rank"] = row.result.straggler->rank;
+    json["previous_straggler_ratio"] = row.result.straggler->ratio();
   }
   if (row.result.loss_scale > 0) json["loss_scale"] = row.result.loss_scale;
   if (row.result.loss_scale > 0 || row.result.skipped) json["skipped"] = row.result.skipped;
@@ -106,22 +111,21 @@ std::string WriteTrainReport(const TrainReport& report,
                      {"memory", MemoryJson(rank.memory)},
                      {"beyond_arena_bytes", rank.beyond_arena_bytes}});
   }
-  const Json json = {
-      {"first_step", report.first_step},
-      {"last_step", report.last_step},
-      {"interrupted", report.interrupted},
-      {"first_loss", report.first_loss},
-      {"last_loss", report.last_loss},
-      {"last_validation_loss",
-       report.last_validation_loss ? Json(*report.last_validation_loss) : Json()},
-      {"num_skipped_steps", report.num_skipped_steps},
-      {"straggler", {{"rank", report.straggler.rank}, {"ratio", report.straggler.ratio}}},
-      {"num_measured_steps", report.num_measured_steps},
-      {"predicted", prediction ? StepJson(*prediction) : Json()},
-      {"measured", StepJson(report.measured)},
-      {"ranks", ranks},
-      {"warnings", spec::StepWarningsToJson(report.warnings)},
-      {"checkpoint", report.saved_checkpoint}};
+  const Json json = {{"first_step", report.first_step},
+                     {"last_step", report.last_step},
+                     {"interrupted", report.interrupted},
+                     {"first_loss", report.first_loss},
+                     {"last_loss", report.last_loss},
+                     {"last_validation_loss",
+                      report.last_validation_loss ? Json(*report.last_validation_loss) : Json()},
+                     {"num_skipped_steps", report.num_skipped_steps},
+                     {"straggler", StragglerJson(report.straggler)},
+                     {"num_measured_steps", report.num_measured_steps},
+                     {"predicted", prediction ? StepJson(*prediction) : Json()},
+                     {"measured", StepJson(report.measured)},
+                     {"ranks", ranks},
+                     {"warnings", spec::StepWarningsToJson(report.warnings)},
+                     {"checkpoint", report.saved_checkpoint}};
   return json.dump(2);
 }
 

@@ -230,12 +230,13 @@ StepMeeting RankTrainer::MeetRanks(bool stop_requested) {
   const DeviceSums of_device = ReadDeviceSums();
   // Every tensor-parallel rank of the last stage knows the loss; one of them tells. Of the routers'
   // losses each knows the part of the tokens that it routes.
-  return MeetAtStepEnd(host_world_, {.loss = TellsLoss() ? of_device.loss : 0,
-                                     .balance_loss = of_device.balance_loss,
-                                     .router_z_loss = of_device.router_z_loss,
-                                     .squared_norm = of_device.squared_norm,
-                                     .num_stop_requests = stop_requested ? 1 : 0,
-                                     .last_compute_s = last_compute_s_});
+  return MeetAtStepEnd(
+      host_world_, {.loss = TellsLoss() ? of_device.loss : 0,
+                    .balance_loss = of_device.balance_loss,
+                    .router_z_loss = of_device.router_z_loss,
+                    .squared_norm = of_device.squared_norm,
+                    .num_stop_requests = stop_requested ? 1 : 0,
+                    .last_compute = {.pipeline = coord().pipeline, .compute_s = last_compute_s_}});
 }
 
 // Every rank sees the same sums: all throw, skip or go on.
@@ -299,6 +300,21 @@ HostState RankTrainer::State() {
 ReplicaCheck RankTrainer::CheckReplicas(ReplicaKind kind) {
   gatherer_.WaitForAll();
   return engine::CheckReplicas(store_, backend_, host_world_, kind, step_);
+}
+
+void RankTrainer::WatchReduction() {
+  if (plan_.parallel.zero_stage == 0) return;
+  reduction_check_.emplace(store_, groups_, backend_);
+  reducer_.set_check(&*reduction_check_);
+}
+
+int64_t RankTrainer::CheckReduction() {
+  if (!reduction_check_) return 0;
+  reducer_.set_check(nullptr);
+  const ReductionCheck check = *std::exchange(reduction_check_, std::nullopt);
+  const std::string mistake = check.FindMistake(host_world_);
+  if (!mistake.empty()) throw ReplicaError(base::Concat("step ", step_, ": ", mistake));
+  return check.num_pieces();
 }
 
 void RankTrainer::SetProgress(const TrainProgress& progress) {

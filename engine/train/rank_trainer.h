@@ -49,9 +49,10 @@ struct StepResult {
   // overflowed with it, so that nothing was updated and the next step tries a smaller one.
   double loss_scale = 0;
   bool skipped = false;
-  std::string anomaly;       // why else it was skipped: what was found, and where
-  bool stop = false;         // some rank asked to stop after this step
-  Straggler straggler;       // of the step before this one, as ranks tell each other at its end
+  std::string anomaly;  // why else it was skipped: what was found, and where
+  bool stop = false;    // some rank asked to stop after this step
+  std::optional<Straggler>
+      straggler;             // of the step before this one, as ranks tell each other at its end
   spec::TimeBreakdown time;  // of this rank
 };
 
@@ -94,6 +95,12 @@ class RankTrainer {
   // See replica_check.h: of the weights as they are now, or of the last step's reduced gradients.
   // Collective.
   ReplicaCheck CheckReplicas(ReplicaKind kind);
+
+  // Whether the next step's sharded gradients will be what all ranks put in: to be asked for before
+  // the step, and judged after it; throws ReplicaError on all ranks. Not for steps that are a
+  // graph. Returns the number of pieces that were looked at. Collective.
+  void WatchReduction();
+  int64_t CheckReduction();
 
   // Bytes measured so far; buffers are the peak of the workspace.
   spec::StageMemory MeasuredMemory() const;
@@ -186,6 +193,7 @@ class RankTrainer {
   ParameterStore store_;
   ParameterGatherer gatherer_;
   GradientReducer reducer_;
+  std::optional<ReductionCheck> reduction_check_;  // of the step to come, or just done
   Traffic traffic_;
   std::vector<StageModel> chunks_;
   AdamWOptimizer optimizer_;

@@ -93,9 +93,11 @@ TrainReport RunRecorder::Collect(const RankTrainer& trainer, Communicator& world
   report.ranks.resize(static_cast<size_t>(world.size()));
   world.AllGather(&mine, report.ranks.data(), sizeof(RankReport), base::DType::kUInt8);
 
-  std::vector<double> compute_s;
-  for (const RankReport& rank : report.ranks) compute_s.push_back(rank.time.Compute());
-  report.straggler = FindStraggler(std::move(compute_s));
+  std::vector<RankCompute> computes;
+  for (const RankReport& rank : report.ranks) {
+    computes.push_back({.pipeline = rank.coord.pipeline, .compute_s = rank.time.Compute()});
+  }
+  report.straggler = FindStraggler(computes);
   report.first_loss = results_.front().loss;
   report.last_loss = results_.back().loss;
   report.last_validation_loss = validation_loss_;

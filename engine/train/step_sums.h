@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <optional>
 
 #include "engine/comm/communicator.h"
+#include "engine/train/straggler.h"
 
 namespace tessera::engine {
 
@@ -16,22 +17,13 @@ struct StepSums {
   double squared_norm = 0;
   int64_t num_targets = 0;  // tokens that count in the loss
   int64_t num_stop_requests = 0;
-  double last_compute_s = 0;  // of passes, communication apart, in the step before
+  RankCompute last_compute;  // of the step before; not summed
 };
-
-// The rank that computes longest, and how many times the median rank's time that is: of an even
-// number the lower of the two in the middle, so that a rank of two is held against the other. 0
-// where nothing was measured.
-struct Straggler {
-  int rank = 0;
-  double ratio = 0;
-};
-Straggler FindStraggler(std::vector<double> compute_s_by_rank);
 
 struct StepMeeting {
   StepSums sums;
-  int first_bad_loss_rank = -1;  // of those whose own loss is not finite; -1: none
-  Straggler straggler;           // of the step before
+  int first_bad_loss_rank = -1;        // of those whose own loss is not finite; -1: none
+  std::optional<Straggler> straggler;  // of the step before
 };
 
 // Collective.

@@ -22,43 +22,42 @@ std::string Format(const char* format, double value) {
 
 }  // namespace
 
-std::optional<SlowestRank> FindSlowestRank(const std::vector<RankReport>& ranks) {
-  std::optional<SlowestRank> slowest;
+std::optional<Straggler> FindStraggler(const std::vector<RankCompute>& ranks) {
+  std::optional<Straggler> slowest;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     std::vector<double> others_s;
     for (size_t other = 0; other < ranks.size(); ++other) {
-      const bool is_peer = ranks[other].coord.pipeline == ranks[rank].coord.pipeline;
-      if (other != rank && is_peer) others_s.push_back(ranks[other].time.Compute());
+      const bool is_peer = ranks[other].pipeline == ranks[rank].pipeline;
+      if (other != rank && is_peer) others_s.push_back(ranks[other].compute_s);
     }
     if (others_s.empty()) continue;
-    const SlowestRank found{.rank = static_cast<int>(rank),
-                            .compute_s = ranks[rank].time.Compute(),
-                            .median_s = Median(others_s)};
+    const Straggler found{.rank = static_cast<int>(rank),
+                          .compute_s = ranks[rank].compute_s,
+                          .median_s = Median(others_s)};
     if (found.median_s <= 0) continue;
     if (!slowest || found.ratio() > slowest->ratio()) slowest = found;
   }
   return slowest;
 }
 
-std::optional<spec::StepWarning> StragglerWarning(const std::vector<RankReport>& ranks,
+std::optional<spec::StepWarning> StragglerWarning(const Straggler& straggler,
+                                                  const spec::RankCoord& coord,
                                                   double step_time_s) {
-  const std::optional<SlowestRank> slowest = FindSlowestRank(ranks);
-  if (!slowest || slowest->ratio() < spec::kStragglerRatio) return std::nullopt;
-  const double excess_s = slowest->compute_s - slowest->median_s;
+  if (straggler.ratio() < spec::kStragglerRatio) return std::nullopt;
+  const double excess_s = straggler.compute_s - straggler.median_s;
   if (excess_s < spec::kStragglerStepShare * step_time_s) return std::nullopt;
-  const spec::RankCoord& coord = ranks[static_cast<size_t>(slowest->rank)].coord;
   constexpr double kMsPerSecond = 1e3;
   return spec::StepWarning{
       .kind = spec::WarningKind::kStraggler,
-      .what = base::Concat("rank ", slowest->rank, " (pp ", coord.pipeline, ", dp ", coord.data,
+      .what = base::Concat("rank ", straggler.rank, " (pp ", coord.pipeline, ", dp ", coord.data,
                            ", cp ", coord.context, ", tp ", coord.tensor, ") computes ",
-                           Format("%.2f", slowest->compute_s * kMsPerSecond), " ms a step, ",
-                           Format("%.2f", slowest->ratio()),
+                           Format("%.2f", straggler.compute_s * kMsPerSecond), " ms a step, ",
+                           Format("%.2f", straggler.ratio()),
                            " times the median of the other ranks of its stage (",
-                           Format("%.2f", slowest->median_s * kMsPerSecond), " ms), which is ",
+                           Format("%.2f", straggler.median_s * kMsPerSecond), " ms), which is ",
                            Format("%.0f", 100 * excess_s / step_time_s), " % of the step"),
       .remedy = "look at that device's clock, temperature and other load, or leave it out",
-      .share = slowest->ratio()};
+      .share = straggler.ratio()};
 }
 
 }  // namespace tessera::engine

@@ -24,7 +24,7 @@ std::vector<Scalar> ScalarsOf(const StepRow& row) {
   add("speed/model_tflops_per_device", row.model_tflops_per_device);
   add("speed/mfu", row.mfu);
   add("speed/step_time_s", result.step_time_s);
-  if (result.straggler.ratio > 0) add("speed/straggler_ratio", result.straggler.ratio);
+  if (result.straggler) add("speed/straggler_ratio", result.straggler->ratio());
   const spec::TimeBreakdown& time = result.time;
   add("time/forward_s", time.forward_s);
   add("time/backward_s", time.backward_s);

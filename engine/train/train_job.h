@@ -91,7 +91,7 @@ struct TrainReport {
   int64_t num_measured_steps = 0;  // the first is warm-up where there are more
   spec::StepReport measured;       // median step time, terms of the slowest rank
   std::vector<RankReport> ranks;
-  Straggler straggler;                      // by the ranks' means
+  std::optional<Straggler> straggler;       // by the ranks' means
   std::vector<spec::StepWarning> warnings;  // of what was measured
   std::optional<OpProfile> profile;
   std::string saved_checkpoint;  // the last one written, "" if none

@@ -90,7 +90,9 @@ def make_model(args):
             self.final_norm = nn.LayerNorm(args.hidden)
             for name, parameter in self.named_parameters():
                 if parameter.dim() >= 2:
-                    nn.init.normal_(parameter, std=0.02)
+                    # What adds to the residual stream begins smaller (Radford et al. 2019).
+                    adds = name.endswith(("attention_out.weight", "mlp_out.weight"))
+                    nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * args.layers if adds else 1))
                 elif name.endswith("bias"):
                     nn.init.zeros_(parameter)
 

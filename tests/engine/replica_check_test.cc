@@ -171,6 +171,62 @@ TEST(ReplicaCheckTest, ABucketThatOneRankDidNotReduceIsFound) {
   }
 }
 
+// A shard has no replica: it is held against what the ranks put in.
+class LeftOutShardTest : public ::testing::TestWithParam<spec::ParallelSpec> {};
+
+TEST_P(LeftOutShardTest, IsFoundAndRankAndTensorNamed) {
+  const spec::Plan plan = SmallPlan(GetParam());
+  const int faulty = plan.num_devices - 1;
+  const auto lossy = [&](Communicator& world) {
+    const bool is_faulty = world.rank() == faulty;
+    const bool is_sharded_in_groups = GetParam().zero_group_size > 0;
+    return testing::MakeLossyDevice(world, [=](const testing::CollectiveCall& call) {
+      return is_faulty && call.kind == base::OpKind::kReduceScatter &&
+             call.group.starts_with(is_sharded_in_groups ? "shard" : "grad");
+    });
+  };
+  const auto messages = MessagesOf(plan, lossy, [&](RankTrainer& trainer, int rank) {
+    trainer.WatchReduction();
+    trainer.Step(false);
+    EXPECT_GT(trainer.CheckReduction(), 0);
+    ADD_FAILURE() << "rank " << rank << " goes on";
+  });
+  const std::string rank = std::to_string(faulty);
+  for (const std::string& message : messages) {
+    EXPECT_THAT(message, AllOf(HasSubstr("step 1: the reduced gradient "),
+                               HasSubstr(" of rank " + rank + " is not the sum")));
+  }
+}
+
+TEST_P(LeftOutShardTest, NothingIsFoundWhereNothingIsWrong) {
+  const auto messages =
+      MessagesOf(SmallPlan(GetParam()), PlainDevice, [&](RankTrainer& trainer, int) {
+        for (int step = 0; step < 2; ++step) {
+          trainer.WatchReduction();
+          trainer.Step(false);
+          EXPECT_GT(trainer.CheckReduction(), 0);
+        }
+        EXPECT_EQ(trainer.CheckReduction(), 0);  // of a step that was not watched
+      });
+  EXPECT_THAT(messages, ::testing::Each(""));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, LeftOutShardTest,
+    ::testing::Values(spec::ParallelSpec{.data_parallel_size = 3, .zero_stage = 1},
+                      spec::ParallelSpec{
+                          .data_parallel_size = 4, .zero_stage = 1, .zero_group_size = 2},
+                      spec::ParallelSpec{.data_parallel_size = 3, .zero_stage = 2},
+                      spec::ParallelSpec{.data_parallel_size = 2, .zero_stage = 3},
+                      spec::ParallelSpec{.tensor_parallel_size = 2,
+                                         .data_parallel_size = 2,
+                                         .sequence_parallel = true,
+                                         .zero_stage = 1},
+                      spec::ParallelSpec{.tensor_parallel_size = 2,
+                                         .data_parallel_size = 2,
+                                         .sequence_parallel = true,
+                                         .zero_stage = 2}));
+
 TEST(ReplicaCheckTest, CountsEachPartThatSeveralRanksHoldOnce) {
   // Without tensor ranks every parameter is such a part; its bytes are all read.
   const spec::Plan plan = SmallPlan({.data_parallel_size = 2, .zero_stage = 0});

@@ -70,14 +70,5 @@ TEST(StepGuardTest, StopsAfterSoManySkippedStepsInARow) {
   EXPECT_THAT(judgement.reason, HasSubstr("2 steps in a row"));
 }
 
-TEST(StragglerTest, IsTheSlowestRankAgainstTheMedian) {
-  const Straggler straggler = FindStraggler({1, 2, 6, 2, 3});
-  EXPECT_EQ(straggler.rank, 2);
-  EXPECT_DOUBLE_EQ(straggler.ratio, 3);
-  EXPECT_DOUBLE_EQ(FindStraggler({2, 3}).ratio, 1.5);
-  EXPECT_DOUBLE_EQ(FindStraggler({2}).ratio, 1);
-  EXPECT_DOUBLE_EQ(FindStraggler({0, 0}).ratio, 0);
-}
-
 }  // namespace
 }  // namespace tessera::engine

@@ -14,37 +14,30 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-RankReport RankThatComputes(int pipeline, double compute_s) {
-  return {.coord = {.pipeline = pipeline},
-          .time = {.forward_s = compute_s / 3, .backward_s = compute_s * 2 / 3},
-          .memory = {}};
-}
-
 TEST(StragglerTest, IsTheRankFarthestAboveTheMedianOfItsOwnStage) {
   // The second stage has more to do: none of its ranks is slow for that.
-  const std::vector<RankReport> ranks = {RankThatComputes(0, 1.0), RankThatComputes(0, 1.1),
-                                         RankThatComputes(0, 1.5), RankThatComputes(1, 3.0),
-                                         RankThatComputes(1, 3.0), RankThatComputes(1, 3.3)};
-  const auto slowest = FindSlowestRank(ranks);
+  const auto slowest = FindStraggler({{0, 1.0}, {0, 1.1}, {0, 1.5}, {1, 3.0}, {1, 3.0}, {1, 3.3}});
   ASSERT_TRUE(slowest.has_value());
   EXPECT_EQ(slowest->rank, 2);
   EXPECT_DOUBLE_EQ(slowest->median_s, 1.05);  // of 1.0 and 1.1
   EXPECT_DOUBLE_EQ(slowest->compute_s, 1.5);
-  const auto warning = StragglerWarning(ranks, /*step_time_s=*/4.5);
+  const auto warning = StragglerWarning(*slowest, {.data = 2}, /*step_time_s=*/4.5);
   ASSERT_TRUE(warning.has_value());
   // (1.5 - 1.05) / 4.5
-  EXPECT_THAT(warning->what,
-              AllOf(HasSubstr("rank 2 "), HasSubstr("1.43 times"), HasSubstr("10 % of the step")));
+  EXPECT_THAT(warning->what, AllOf(HasSubstr("rank 2 (pp 0, dp 2, "), HasSubstr("1.43 times"),
+                                   HasSubstr("10 % of the step")));
 }
 
 TEST(StragglerTest, SmallDifferencesAreNoWarning) {
-  EXPECT_FALSE(StragglerWarning({RankThatComputes(0, 1.0), RankThatComputes(0, 1.19)}, 2));
+  EXPECT_FALSE(StragglerWarning(FindStraggler({{0, 1.0}, {0, 1.19}}).value(), {}, 2));
   // Twice as long, but next to nothing of the step.
-  EXPECT_FALSE(StragglerWarning({RankThatComputes(0, 0.01), RankThatComputes(0, 0.02)}, 2));
+  EXPECT_FALSE(StragglerWarning(FindStraggler({{0, 0.01}, {0, 0.02}}).value(), {}, 2));
 }
 
-TEST(StragglerTest, RanksWithoutPeersAreNotCompared) {
-  EXPECT_FALSE(FindSlowestRank({RankThatComputes(0, 1), RankThatComputes(1, 9)}).has_value());
+TEST(StragglerTest, RanksWithoutPeersOrTimesAreNotCompared) {
+  EXPECT_FALSE(FindStraggler({{0, 1}, {1, 9}}).has_value());
+  EXPECT_FALSE(FindStraggler({{0, 0}, {0, 0}}).has_value());
+  EXPECT_FALSE(FindStraggler({}).has_value());
 }
 
 TEST(StragglerTest, ASlowRankIsNamedWithItsShare) {
@@ -75,8 +68,10 @@ TEST(StragglerTest, ASlowRankIsNamedWithItsShare) {
     RunRecorder recorder(plan, 0);
     for (int step = 0; step < 3; ++step) recorder.Add(trainer.Step(false));
     const TrainReport report = recorder.Collect(trainer, world);
-    if (world.rank() == 0) {
-      warning = StragglerWarning(report.ranks, report.measured.step_time_s);
+    if (world.rank() == 0 && report.straggler) {
+      const size_t rank = static_cast<size_t>(report.straggler->rank);
+      warning = StragglerWarning(*report.straggler, report.ranks[rank].coord,
+                                 report.measured.step_time_s);
     }
   });
   ASSERT_TRUE(warning.has_value());
