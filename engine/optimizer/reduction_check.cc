@@ -41,7 +41,7 @@ ReductionCheck::ReductionCheck(const ParameterStore& store, const ProcessGroups&
 }
 
 ReductionCheck::Sums ReductionCheck::SumsOf(kernels::Array gradients, int64_t num_elements) const {
-  TESSERA_CHECK(gradients.dtype == base::DType::kFloat32);
+  TESSERA_CHECK(gradients.dtype == base::DType::kFloat32, "gradients add up in fp32");
   std::vector<float> on_host;
   const auto* values = static_cast<const float*>(gradients.data);
   if (!backend_.is_host_memory()) {
