@@ -11,9 +11,9 @@
 
 namespace tessera::engine {
 
-// Of one step: each rank adds up the elements of every piece (what a shard has of a parameter)
-// before the piece is scattered, and those of its own pieces after it; the latter must be the sum
-// of the former over the ranks that shard. Both sums are taken in fp64, so what they may differ by
+// Of one step: each rank takes a weighted sum of the elements of every piece (what a shard has of a
+// parameter) before the piece is scattered, and of its own pieces after it; the latter must be the
+// sum of the former over the ranks that shard. These sums are in fp64, so what they may differ by
 // is the rounding of fp32 additions: for each of n ranks 2^-23 of the summed magnitudes.
 //
 // Cost: gradients are read once more, through the host.
@@ -43,8 +43,8 @@ class ReductionCheck {
     int64_t num_elements = 0;
   };
   struct Sums {
-    double sum = 0;
-    double magnitude = 0;  // sum of absolute values
+    double sum = 0;        // weighted
+    double magnitude = 0;  // of what is summed
   };
 
   Sums SumsOf(kernels::Array gradients, int64_t num_elements) const;
