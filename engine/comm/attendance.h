@@ -13,7 +13,9 @@ namespace tessera::engine {
 
 // How long a rank that has come to a meeting waits: a little beyond its own deadline, as rank 0
 // says at its own who is missing.
-inline Deadline WithAnswerGrace(Deadline deadline) { return deadline + std::chrono::seconds(5); }
+inline Deadline WithAnswerGrace(Deadline deadline) {
+  return deadline + std::chrono::milliseconds(1500);
+}
 
 // The name that this host has given itself; "an unnamed host" where it has none.
 std::string OwnHostName();

@@ -8,6 +8,7 @@
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
+#include "engine/comm/attendance.h"
 
 namespace tessera::engine {
 namespace {
@@ -17,6 +18,8 @@ constexpr int kTickMs = 20;
 constexpr std::chrono::milliseconds kRetryInterval{20};
 // The server answers within 0.7 s, or rank 0 is in trouble itself.
 constexpr double kServerPatienceS = 1.3;
+// An exception that unwinds a rank comes out at its end.
+constexpr double kCausePatienceS = 0.3;
 
 Socket ConnectTo(const std::string& address, int port, int rank, Deadline deadline) {
   std::string problem;
@@ -42,9 +45,10 @@ ControlClient::ControlClient(const std::string& address, int port, int rank,
     pollfd entry = {.fd = channel_.socket().descriptor(), .events = POLLIN};
     const int num_ready = poll(&entry, 1, kTickMs);
     if (num_ready > 0) is_open = channel_.Receive(messages);
-    if (messages.empty() && SecondsLeft(deadline) <= 0) {
+    if (messages.empty() && SecondsLeft(WithAnswerGrace(deadline)) <= 0) {
       throw base::CommError(
-          base::Concat("rank ", rank, " waited for all ranks to connect to rank 0 in vain"));
+          base::Concat("rank ", rank, ": rank 0 at ", address,
+                       " does not respond: stopped, or cut off from the network"));
     }
   }
   if (messages.empty()) {
@@ -52,7 +56,9 @@ ControlClient::ControlClient(const std::string& address, int port, int rank,
   }
   for (const ControlMessage& message : messages) {
     if (message.kind == ControlKind::kWelcome) own_address_ = message.text;
-    if (message.kind == ControlKind::kFail) throw base::CommError(message.text);
+    if (message.kind == ControlKind::kFail) {
+      throw base::CommError(base::Concat("rank ", rank, ": ", message.text));
+    }
   }
 }
 
@@ -62,6 +68,7 @@ void ControlClient::Stop() {
   thread_.request_stop();
   wake_up_.Signal();
   if (thread_.joinable()) thread_.join();
+  TellWhatWasGivenUp();
 }
 
 void ControlClient::Start(ControlHooks hooks) {
@@ -82,11 +89,13 @@ void ControlClient::Run(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     const bool is_unanswered = answer_deadline_ && SecondsLeft(*answer_deadline_) <= 0;
     const bool is_over = all_have_left_;
+    const bool is_without_cause = cause_deadline_ && SecondsLeft(*cause_deadline_) <= 0;
     const std::string message = timeout_message_;
     lock.unlock();
     if (!is_open && !is_over) {
       SetFailure({.rank = rank_, .reason = "rank 0 is gone: its process has ended"});
     }
+    if (is_without_cause) TellWhatWasGivenUp();
     if (is_unanswered) {
       SetFailure(
           {.rank = rank_,
@@ -141,8 +150,30 @@ void ControlClient::SetFailure(const ControlFailure& failure) {
   hooks_.on_failure(failure);
 }
 
+void ControlClient::GiveUp(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    cause_deadline_ = DeadlineAfter(kCausePatienceS);
+  }
+  SetFailure({.rank = rank_, .reason = reason});
+}
+
+void ControlClient::TellWhatWasGivenUp() {
+  std::string reason;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(cause_deadline_, std::nullopt)) return;
+    reason = failure_->reason;
+  }
+  (void)channel_.Send({.kind = ControlKind::kFail, .rank = rank_, .text = reason});
+}
+
 void ControlClient::Fail(const std::string& reason) {
-  if (failed()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ && !std::exchange(cause_deadline_, std::nullopt)) return;
+  }
   (void)channel_.Send({.kind = ControlKind::kFail, .rank = rank_, .text = reason});
   SetFailure({.rank = rank_, .reason = reason});
 }
@@ -161,19 +192,15 @@ void ControlClient::Set(const std::string& key, const std::string& value) {
   (void)channel_.Send({.kind = ControlKind::kSet, .key = key, .text = value});
 }
 
-std::string ControlClient::Get(const std::string& key, Deadline deadline) {
+std::optional<std::string> ControlClient::Get(const std::string& key) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = values_.find(key); found != values_.end()) return found->second;
   }
   (void)channel_.Send({.kind = ControlKind::kGet, .key = key});
   std::unique_lock lock(mutex_);
-  const auto is_known = [&] { return failure_.has_value() || values_.count(key) > 0; };
-  if (!changed_.wait_until(lock, deadline, is_known)) {
-    throw base::CommError(
-        base::Concat("rank ", rank_, " waited for \"", key, "\" of another rank in vain"));
-  }
-  if (failure_) throw base::CommError(failure_->reason);
+  changed_.wait(lock, [&] { return failure_.has_value() || values_.count(key) > 0; });
+  if (failure_) return std::nullopt;
   return values_.at(key);
 }
 

@@ -33,7 +33,8 @@ struct ControlHooks {
 // Safe to call from every thread of the rank.
 class ControlClient {
  public:
-  // Returns when all ranks are connected. Throws base::CommError after the deadline.
+  // Returns when all ranks are connected. Throws base::CommError after the deadline, or a little
+  // later with what the server has to say.
   ControlClient(const std::string& address, int port, int rank, const std::string& secret,
                 Deadline deadline);
   ~ControlClient();
@@ -46,11 +47,14 @@ class ControlClient {
   void Stop();  // no hook is called any more
 
   void Set(const std::string& key, const std::string& value);
-  // Waits for another rank to set it. Throws base::CommError after the deadline or a failure.
-  std::string Get(const std::string& key, Deadline deadline);
+  // Waits for another rank to set it. Nullopt when the run fails first.
+  std::optional<std::string> Get(const std::string& key);
 
   // The first failure stays.
   void Fail(const std::string& reason);
+  // Fails what this rank does, as an error makes it leave something undone. The peers are told what
+  // it then says with Fail; `reason` if that says nothing for a moment.
+  void GiveUp(const std::string& reason);
   std::optional<ControlFailure> failure() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   // Whether there is one by then.
@@ -67,6 +71,8 @@ class ControlClient {
   void Run(const std::stop_token& stop);
   void Handle(const ControlMessage& message);
   void SetFailure(const ControlFailure& failure);
+  // Tells the peers of what was given up, where they do not know.
+  void TellWhatWasGivenUp();
 
   const int rank_;
   std::string own_address_;
@@ -77,6 +83,7 @@ class ControlClient {
   mutable std::mutex mutex_;  // of what follows
   mutable std::condition_variable changed_;
   std::optional<ControlFailure> failure_;
+  std::optional<Deadline> cause_deadline_;  // of a failure that the peers do not know yet
   std::map<std::string, std::string> values_;
   bool all_have_left_ = false;
   std::optional<Deadline> answer_deadline_;  // of the server, after TellTimeout

@@ -24,8 +24,11 @@ bool IsLoopback(const std::string& address) {
 
 }  // namespace
 
-ControlServer::ControlServer(int num_ranks, std::string secret)
-    : secret_(std::move(secret)), listener_(Listen(0)), members_(static_cast<size_t>(num_ranks)) {
+ControlServer::ControlServer(int num_ranks, std::string secret, Deadline deadline)
+    : secret_(std::move(secret)),
+      deadline_(deadline),
+      listener_(Listen(0)),
+      members_(static_cast<size_t>(num_ranks)) {
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
@@ -37,6 +40,7 @@ ControlServer::~ControlServer() {
 void ControlServer::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     Poll();
+    if (!is_complete_ && SecondsLeft(deadline_) <= 0) NameWhoIsMissing();
     AnswerIfKnown();
   }
   if (has_failed_) Linger();
@@ -52,9 +56,11 @@ void ControlServer::Poll() {
     ranks.push_back(static_cast<int>(rank));
   }
   constexpr double kMillisecondsPerSecond = 1e3;
+  std::optional<Deadline> deadline;
+  if (inquiry_) deadline = inquiry_->deadline;
+  if (!is_complete_ && !has_failed_) deadline = deadline_;
   const int timeout_ms =
-      inquiry_ ? static_cast<int>(SecondsLeft(inquiry_->deadline) * kMillisecondsPerSecond) + 1
-               : -1;
+      deadline ? static_cast<int>(SecondsLeft(*deadline) * kMillisecondsPerSecond) + 1 : -1;
   if (poll(entries.data(), entries.size(), timeout_ms) <= 0) return;
   if (entries[1].revents != 0) AcceptRank();
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -86,6 +92,15 @@ void ControlServer::AcceptRank() {
   const bool all_are_there = std::all_of(members_.begin(), members_.end(),
                                          [](const Member& m) { return m.channel != nullptr; });
   if (all_are_there && !is_complete_) Welcome();
+}
+
+void ControlServer::NameWhoIsMissing() {
+  std::vector<int> missing;
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    if (members_[rank].channel == nullptr) missing.push_back(static_cast<int>(rank));
+  }
+  Fail(/*rank=*/0, ListOfRanks(missing) + (missing.size() == 1 ? " has" : " have") +
+                       " come to the meeting, but not connected to rank 0 since");
 }
 
 // Tells each rank its own address. Ranks of this host may have come by the loopback interface while

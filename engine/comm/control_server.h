@@ -18,8 +18,9 @@ namespace tessera::engine {
 
 class ControlServer {
  public:
-  // `secret` is what the ranks of this run say first; others are sent away.
-  ControlServer(int num_ranks, std::string secret);
+  // `secret` is what the ranks of this run say first; others are sent away. At the deadline the run
+  // fails where some have not come.
+  ControlServer(int num_ranks, std::string secret, Deadline deadline);
   // Waits a moment for the ranks to take in what they were told last.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
@@ -46,6 +47,7 @@ class ControlServer {
   // Returns when something has come, the inquiry is overdue, or the destructor calls.
   void Poll();
   void AcceptRank();
+  void NameWhoIsMissing();
   void Welcome();
   void Read(int rank);
   void Handle(int rank, const ControlMessage& message);
@@ -60,6 +62,7 @@ class ControlServer {
   void Linger();
 
   const std::string secret_;
+  const Deadline deadline_;  // until all ranks must have come
   const Socket listener_;
   WakeUp wake_up_;
   std::vector<Member> members_;  // by rank

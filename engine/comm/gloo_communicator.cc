@@ -88,7 +88,7 @@ class GlooCommunicator::MessageHandle final : public CommHandle {
     }
   }
   ~MessageHandle() override {
-    if (!waited_) world().Fail(Describe() + " was given up");
+    if (!waited_) world().GiveUp(Describe() + " was given up");
   }
   void Wait() override {
     if (std::exchange(waited_, true)) return;

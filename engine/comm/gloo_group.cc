@@ -67,7 +67,7 @@ void GlooGroup::Abandon(const std::shared_ptr<Task>& task) {
   std::unique_lock lock(mutex_);
   if (task->is_over) return;
   lock.unlock();
-  world_.Fail(world_.Describe(info_, task->op) + " was given up");
+  world_.GiveUp(world_.Describe(info_, task->op) + " was given up");
   lock.lock();
   std::erase(tasks_, task);
   // What is in neither place is over, or runs and finds the failure.

@@ -67,7 +67,7 @@ GlooWorld::GlooWorld(const ProcessRank& process, const MeetingPlace& place,
   std::string message;
   if (rank() == 0) {
     const std::string secret = NewSecret();
-    server_ = std::make_unique<ControlServer>(num_ranks(), secret);
+    server_ = std::make_unique<ControlServer>(num_ranks(), secret, deadline);
     message = base::Concat(server_->port(), ' ', secret, ' ', OwnHostName());
   }
   std::istringstream answer(ShareFromRankZero(process, place, message, options.init_timeout_s));
@@ -110,22 +110,21 @@ void GlooWorld::MakeDevice() {
 
 std::shared_ptr<::gloo::transport::Context> GlooWorld::Connect(const GlooGroupInfo& group) {
   const auto size = static_cast<int>(group.world_ranks.size());
-  const auto timeout_ms = static_cast<int64_t>(options_.init_timeout_s * 1e3 / kGlooConnectFactor);
+  const std::string what = base::Concat("rank ", rank(), " of ", group.name, ": connecting");
   auto context = device_->createContext(group.rank, size);
-  context->setTimeout(std::chrono::milliseconds(timeout_ms));
+  context->setTimeout(kForever / kGlooConnectFactor);
   std::string problem;
   try {
-    ConnectPairs(group, *context);
+    ConnectPairs(group, what, *context);
   } catch (const std::exception& error) {
     problem = error.what();
   }
   {
     const std::lock_guard lock(mutex_);
-    connecting_ = nullptr;
+    connecting_.reset();
   }
   contexts_.push_back(context);
   if (problem.empty()) return context;
-  const std::string what = base::Concat("rank ", rank(), " of ", group.name, ": connecting");
   if (control_->AwaitFailure(kReasonPatienceS)) {
     throw AbortedError(what + " aborted: " + control_->failure()->reason);
   }
@@ -134,8 +133,8 @@ std::shared_ptr<::gloo::transport::Context> GlooWorld::Connect(const GlooGroupIn
 }
 
 // Each pair of ranks has a connection of the group's own; its address is told under the group's id.
-void GlooWorld::ConnectPairs(const GlooGroupInfo& group, ::gloo::transport::Context& context) {
-  const Deadline deadline = DeadlineAfter(options_.init_timeout_s);
+void GlooWorld::ConnectPairs(const GlooGroupInfo& group, const std::string& what,
+                             ::gloo::transport::Context& context) {
   std::vector<char> addresses;
   size_t address_bytes = 0;
   const auto for_each_peer = [&](const auto& act) {
@@ -150,16 +149,20 @@ void GlooWorld::ConnectPairs(const GlooGroupInfo& group, ::gloo::transport::Cont
   });
   {
     const std::lock_guard lock(mutex_);
-    connecting_ = &context;
+    connecting_ = {
+        .context = &context,
+        .wait = {.group = group.id, .name = group.name, .world_ranks = group.world_ranks},
+        .what = what,
+        .deadline = DeadlineAfter(options_.init_timeout_s)};
   }
   const auto key_of = [&](int rank) { return base::Concat(group.id, '/', rank); };
   control_->Set(key_of(context.rank), {addresses.begin(), addresses.end()});
   for_each_peer([&](int peer) {
-    const std::string theirs = control_->Get(key_of(peer), deadline);
+    const std::optional<std::string> theirs = control_->Get(key_of(peer));
+    if (!theirs) throw base::CommError("another rank has failed");
     // Without one for a rank itself.
     const int place = context.rank - (context.rank > peer ? 1 : 0);
-    const auto begin = theirs.begin() + static_cast<std::ptrdiff_t>(place * address_bytes);
-    if (failed()) throw base::CommError("another rank has failed");
+    const auto begin = theirs->begin() + static_cast<std::ptrdiff_t>(place * address_bytes);
     context.getPair(peer)->connect({begin, begin + static_cast<std::ptrdiff_t>(address_bytes)});
   });
 }
@@ -245,9 +248,10 @@ void GlooWorld::OnFailure(const ControlFailure& /*failure*/) {
     wait->buffer_->abortWaitRecv();
     wait->buffer_->abortWaitSend();
   }
-  if (connecting_ == nullptr) return;
-  for (int peer = 0; peer < connecting_->size; ++peer) {
-    if (peer != connecting_->rank) connecting_->getPair(peer)->close();
+  if (!connecting_) return;
+  ::gloo::transport::Context& context = *connecting_->context;
+  for (int peer = 0; peer < context.size; ++peer) {
+    if (peer != context.rank) context.getPair(peer)->close();
   }
 }
 
@@ -262,6 +266,10 @@ void GlooWorld::OnTick() {
   RankProgress too_long;
   {
     const std::lock_guard lock(mutex_);
+    if (connecting_ && SecondsLeft(connecting_->deadline) <= 0) {
+      overdue = base::Concat(connecting_->what, " timed out after ", options_.init_timeout_s, " s");
+      too_long.waits = {connecting_->wait};
+    }
     for (Wait* const wait : waits_) {
       const RankWait for_peers = wait->ForPeers();
       for (const auto& [left_rank, progress] : left_) {

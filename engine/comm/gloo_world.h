@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,8 @@ class GlooWorld {
 
   // Ends every wait of every rank.
   void Fail(const std::string& reason) { control_->Fail(reason); }
+  // The same for what this rank leaves undone, unless it says by Fail at once what made it do so.
+  void GiveUp(const std::string& reason) { control_->GiveUp(reason); }
   bool failed() const { return control_->failed(); }
   // "rank 3 of tp{2,3}, step 7: all_reduce #5".
   std::string Describe(const GlooGroupInfo& group, const CommOp& op) const;
@@ -91,11 +94,20 @@ class GlooWorld {
   void Leave();
 
  private:
+  // A group whose pairs are being connected, and which a failure must close.
+  struct Connecting {
+    ::gloo::transport::Context* context = nullptr;
+    RankWait wait;     // for all ranks of the group, its number 0
+    std::string what;  // "rank 1 of world: connecting"
+    Deadline deadline;
+  };
+
   template <typename WaitFor>
   void Await(Wait& wait, ::gloo::transport::UnboundBuffer& buffer, int world_peer,
              const WaitFor& wait_for);
   void MakeDevice();
-  void ConnectPairs(const GlooGroupInfo& group, ::gloo::transport::Context& context);
+  void ConnectPairs(const GlooGroupInfo& group, const std::string& what,
+                    ::gloo::transport::Context& context);
   void OnFailure(const ControlFailure& failure);
   void OnLeft(int rank, const RankProgress& progress);
   void OnTick();
@@ -114,8 +126,8 @@ class GlooWorld {
   std::string record_note_;
   mutable std::mutex mutex_;  // of what follows
   std::list<Wait*> waits_;
-  ::gloo::transport::Context* connecting_ = nullptr;  // whose pairs a failure must close
-  std::map<int, RankProgress> left_;                  // ranks that have done their work
+  std::optional<Connecting> connecting_;
+  std::map<int, RankProgress> left_;  // ranks that have done their work
   std::unique_ptr<ControlClient> control_;
 };
 

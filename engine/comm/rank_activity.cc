@@ -32,7 +32,9 @@ int64_t RankActivity::Begin(int group, CommOp& op) {
   Group& record = groups_.at(static_cast<size_t>(group));
   switch (op.kind) {
     case CommOp::Kind::kCollective:
-      Follow(record.collective, op);
+      op.number = record.collectives.empty() ? 1 : record.collectives.back().number + 1;
+      record.collectives.push_back(op);
+      if (record.collectives.size() > GroupProgress::kNumLast) record.collectives.pop_front();
       break;
     case CommOp::Kind::kSend:
       Follow(record.sent[op.peer], op);
@@ -63,12 +65,13 @@ RankProgress RankActivity::Progress() const {
   const std::lock_guard lock(mutex_);
   RankProgress progress;
   for (const Group& group : groups_) {
-    const int64_t num_collectives = group.collective.number;
-    progress.groups[group.id] = {
-        .num_collectives = num_collectives,
-        .last_collective = num_collectives > 0 ? ShapeOf(group.collective) : "",
-        .sent = ProgressOf(group.sent),
-        .received = ProgressOf(group.received)};
+    GroupProgress& copy = progress.groups[group.id];
+    for (const CommOp& op : group.collectives) {
+      copy.num_collectives = op.number;
+      copy.last_collectives.push_back(ShapeOf(op));
+    }
+    copy.sent = ProgressOf(group.sent);
+    copy.received = ProgressOf(group.received);
   }
   return progress;
 }

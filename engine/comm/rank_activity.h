@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -34,7 +35,7 @@ class RankActivity {
     std::string id;
     std::string name;
     // The last ones, whose numbers say how many there were: messages by peer.
-    CommOp collective;
+    std::deque<CommOp> collectives;
     std::map<int, CommOp> sent;
     std::map<int, CommOp> received;
   };

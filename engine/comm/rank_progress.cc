@@ -10,9 +10,11 @@
 namespace tessera::engine {
 namespace {
 
-// A line for each group and wait, a tab between fields, a comma between numbers.
+// A line for each group and wait, a tab between fields, a comma between numbers, a semicolon
+// between shapes.
 constexpr char kGroupLine = 'g';
 constexpr char kWaitLine = 'w';
+constexpr char kShapeSeparator = ';';
 
 std::vector<std::string> SplitAt(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -98,24 +100,6 @@ std::string HaveNot(const RankWait& wait, const std::vector<int>& missing) {
                       is_collective ? " not arrived" : " not posted its end");
 }
 
-// "; rank 2 waits in send to rank 3, tag 0 of pp{2,3}: rank 3 has not posted its end": from the
-// rank that is missing to the one at the end of the chain.
-std::string WhatItWaitsFor(int rank, const Answers& ranks) {
-  std::string text;
-  std::set<int> seen;
-  while (seen.insert(rank).second) {
-    const RankProgress& progress = *ranks.at(static_cast<size_t>(rank));
-    if (progress.waits.empty()) return text;
-    const RankWait& wait = progress.waits.front();
-    const std::vector<int> missing = RanksThatHaveNotCalled(wait, rank, ranks);
-    if (missing.empty()) return text;
-    text += base::Concat("; rank ", rank, " waits in ", TitleOf(wait.op), " of ", wait.name, ": ",
-                         HaveNot(wait, missing));
-    rank = missing.front();
-  }
-  return text;
-}
-
 // Of a message that both ends have called.
 std::string DifferenceOfEnds(const RankWait& wait, int waiter, const Answers& ranks) {
   const int peer = wait.op.peer;
@@ -130,20 +114,56 @@ std::string DifferenceOfEnds(const RankWait& wait, int waiter, const Answers& ra
                       " called ", there.last);
 }
 
-std::string Difference(const RankWait& wait, const Answers& ranks) {
-  const auto last_of = [&](int rank) {
-    return ranks.at(static_cast<size_t>(rank))->groups.at(wait.group);
-  };
-  const int first = wait.world_ranks.front();
+// "" where it is not among the last.
+std::string ShapeOfCollective(const GroupProgress& group, int64_t number) {
+  const int64_t num_later = group.num_collectives - number;
+  const auto num_known = static_cast<int64_t>(group.last_collectives.size());
+  if (num_later < 0 || num_later >= num_known) return "";
+  return group.last_collectives[static_cast<size_t>(num_known - 1 - num_later)];
+}
+
+// Of a collective that all have called.
+std::string DifferenceOfCalls(const RankWait& wait, const Answers& ranks) {
+  std::string first_shape;
+  int first = 0;
   for (const int rank : wait.world_ranks) {
-    const GroupProgress& mine = last_of(first);
-    const GroupProgress& other = last_of(rank);
-    if (mine.num_collectives != other.num_collectives) return "";
-    if (mine.last_collective == other.last_collective) continue;
-    return base::Concat("operation #", wait.op.number, " differs: rank ", first, " called ",
-                        mine.last_collective, ", rank ", rank, " called ", other.last_collective);
+    const GroupProgress& group = ranks.at(static_cast<size_t>(rank))->groups.at(wait.group);
+    const std::string shape = ShapeOfCollective(group, wait.op.number);
+    if (shape.empty() || shape == first_shape) continue;
+    if (!first_shape.empty()) {
+      return base::Concat("operation #", wait.op.number, " differs: rank ", first, " called ",
+                          first_shape, ", rank ", rank, " called ", shape);
+    }
+    first_shape = shape;
+    first = rank;
   }
   return "";
+}
+
+std::string Difference(const RankWait& wait, int waiter, const Answers& ranks) {
+  return wait.op.kind == CommOp::Kind::kCollective ? DifferenceOfCalls(wait, ranks)
+                                                   : DifferenceOfEnds(wait, waiter, ranks);
+}
+
+// "; rank 2 waits in send #1 to rank 3, tag 0 of pp{2,3}: rank 3 has not posted its end": from the
+// rank that is missing to the end of the chain.
+std::string WhatItWaitsFor(int rank, const Answers& ranks) {
+  std::string text;
+  std::set<int> seen;
+  while (seen.insert(rank).second) {
+    const RankProgress& progress = *ranks.at(static_cast<size_t>(rank));
+    if (progress.waits.empty()) return text;
+    const RankWait& wait = progress.waits.front();
+    const std::vector<int> missing = RanksThatHaveNotCalled(wait, rank, ranks);
+    const std::string reason =
+        missing.empty() ? Difference(wait, rank, ranks) : HaveNot(wait, missing);
+    if (reason.empty()) return text;
+    text += base::Concat("; rank ", rank, " waits in ", TitleOf(wait.op), " of ", wait.name, ": ",
+                         reason);
+    if (missing.empty()) return text;
+    rank = missing.front();
+  }
+  return text;
 }
 
 }  // namespace
@@ -164,9 +184,12 @@ std::string ListOfRanks(const std::vector<int>& ranks) {
 std::string SerializeProgress(const RankProgress& progress) {
   std::string text;
   for (const auto& [id, group] : progress.groups) {
-    text +=
-        base::Concat(kGroupLine, '\t', id, '\t', group.num_collectives, '\t', group.last_collective,
-                     '\t', TextOf(group.sent), '\t', TextOf(group.received), '\n');
+    std::string shapes;
+    for (const std::string& shape : group.last_collectives) {
+      shapes += base::Concat(shapes.empty() ? "" : std::string(1, kShapeSeparator), shape);
+    }
+    text += base::Concat(kGroupLine, '\t', id, '\t', group.num_collectives, '\t', shapes, '\t',
+                         TextOf(group.sent), '\t', TextOf(group.received), '\n');
   }
   for (const RankWait& wait : progress.waits) {
     std::string ranks;
@@ -190,7 +213,7 @@ RankProgress ParseProgress(const std::string& text) {
     }
     CheckFields(fields, 6);
     progress.groups[fields[1]] = {.num_collectives = NumberOf(fields[2]),
-                                  .last_collective = fields[3],
+                                  .last_collectives = SplitAt(fields[3], kShapeSeparator),
                                   .sent = MessagesOf(fields[4]),
                                   .received = MessagesOf(fields[5])};
   }
@@ -226,9 +249,7 @@ std::string Diagnose(const RankWait& wait, int waiter, const Answers& ranks) {
   }
   const std::vector<int> missing = RanksThatHaveNotCalled(wait, waiter, ranks);
   if (!missing.empty()) return HaveNot(wait, missing) + WhatItWaitsFor(missing.front(), ranks);
-  const std::string difference = wait.op.kind == CommOp::Kind::kCollective
-                                     ? Difference(wait, ranks)
-                                     : DifferenceOfEnds(wait, waiter, ranks);
+  const std::string difference = Difference(wait, waiter, ranks);
   if (!difference.empty()) return difference;
   return "all ranks have come, their data has not: the two ends differ in size, type or tag, or "
          "the network is slow";

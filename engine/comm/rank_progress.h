@@ -19,8 +19,11 @@ struct MessageProgress {
 };
 
 struct GroupProgress {
+  static constexpr size_t kNumLast = 8;
+
   int64_t num_collectives = 0;  // called so far
-  std::string last_collective;  // its shape
+  // Shapes of the last ones, the newest last: the ranks of a group may be a few apart.
+  std::vector<std::string> last_collectives;
   // By the other end's rank in the world.
   std::map<int, MessageProgress> sent;
   std::map<int, MessageProgress> received;

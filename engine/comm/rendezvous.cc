@@ -189,7 +189,7 @@ std::string Fetch(const ProcessRank& process, const MeetingPlace& place, Deadlin
   if (!is_answered) {
     throw base::CommError(base::Concat(who, SecondsLeft(last) > 0
                                                 ? " has hung up; it tells why"
-                                                : " still waits for other ranks"));
+                                                : " waits for other ranks, or is stopped"));
   }
   switch (reply->answer) {
     case Answer::kMessage:

@@ -201,6 +201,31 @@ TEST_P(CommunicatorFailureTest, DifferentSizesTypesReductionsAndRootsAreErrors) 
   }
 }
 
+TEST_P(CommunicatorFailureTest, PeersAreToldTheErrorThatMadeARankGiveUpItsOperations) {
+  if (!is_gloo()) GTEST_SKIP() << "threads have the error itself";
+  std::atomic<int> num_told{0};
+  std::atomic<int> num_begun{0};
+  EXPECT_THROW(RunRanks(3,
+                        [&](Communicator& world) {
+                          int value = 0;
+                          ++num_begun;
+                          if (world.rank() == 1) {
+                            while (num_begun < 3) std::this_thread::yield();
+                            const auto receive = world.RecvAsync(&value, 1, DType::kInt32, 2, 0);
+                            throw std::runtime_error("out of luck");
+                          }
+                          try {
+                            AllReduceOne(world);
+                          } catch (const base::CommError& error) {
+                            EXPECT_THAT(error.what(), HasSubstr("rank 1 failed: out of luck"));
+                            ++num_told;
+                            throw;
+                          }
+                        }),
+               std::runtime_error);
+  EXPECT_EQ(num_told, 2);
+}
+
 TEST_P(CommunicatorFailureTest, AnErrorBetweenPostingAndWaitingLeavesNoBufferInUse) {
   // The buffers go with the stack of the rank that fails; a sanitizer sees who still touches them.
   for (int round = 0; round < 20; ++round) {

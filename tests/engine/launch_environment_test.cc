@@ -47,6 +47,13 @@ TEST(LaunchEnvironmentTest, EveryLauncherIsUnderstood) {
       {{"RANK", "2"}, {"WORLD_SIZE", "4"}},
       {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}},
       {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}},
+      // MPICH's mpiexec, and Intel MPI's.
+      {{"PMI_RANK", "2"},
+       {"PMI_SIZE", "4"},
+       {"PMI_FD", "7"},
+       {"PMI_SPAWNED", "0"},
+       {"MPI_LOCALRANKID", "0"},
+       {"MPI_LOCALNRANKS", "2"}},
       {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "1"}},
       {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "9"}, {"SLURM_STEP_ID", "0"}},
       // mpirun inside an allocation of Slurm's: its own numbers count.

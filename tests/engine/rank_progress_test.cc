@@ -27,7 +27,7 @@ RankWait ReceiveWait(const std::string& name, int64_t number, int peer) {
 
 RankProgress At(const std::string& group, int64_t num_collectives, const std::string& last = "x") {
   RankProgress progress;
-  progress.groups[group] = {.num_collectives = num_collectives, .last_collective = last};
+  progress.groups[group] = {.num_collectives = num_collectives, .last_collectives = {last}};
   return progress;
 }
 
@@ -38,7 +38,8 @@ TEST(RankProgressTest, WhatARankTellsIsUnderstoodByItsPeers) {
   progress.waits = {ReceiveWait("pp{0,3}", 4, 3), CollectiveWait("tp{0,1}", 9, {0, 1})};
   const RankProgress copy = ParseProgress(SerializeProgress(progress));
   EXPECT_EQ(SerializeProgress(copy), SerializeProgress(progress));
-  EXPECT_EQ(copy.groups.at("world/3:1").last_collective, "all_reduce(64 fp32, sum)");
+  EXPECT_EQ(copy.groups.at("world/3:1").last_collectives,
+            (std::vector<std::string>{"all_reduce(64 fp32, sum)"}));
   EXPECT_EQ(copy.groups.at("world").sent.at(7).num, 1);
   EXPECT_EQ(copy.groups.at("world").sent.at(3).last, "64 fp32 with tag 2");
   ASSERT_EQ(copy.waits.size(), 2U);
@@ -88,6 +89,28 @@ TEST(RankProgressTest, DifferentCallsAreNamed) {
   const Answers answers = {At("world", 3, "all_reduce(64 fp32, sum)"), At("world", 3, "barrier")};
   EXPECT_EQ(Diagnose(CollectiveWait("world", 3, {0, 1}), 0, answers),
             "operation #3 differs: rank 0 called all_reduce(64 fp32, sum), rank 1 called barrier");
+}
+
+TEST(RankProgressTest, DifferentCallsAreNamedWhereRanksHaveGoneOnSince) {
+  Answers answers = {At("world", 3, "broadcast"), At("world", 5), At("world", 3, "barrier")};
+  answers[1]->groups["world"].last_collectives = {"broadcast", "all_reduce", "broadcast"};
+  const RankWait wait = CollectiveWait("world", 3, {0, 1, 2});
+  EXPECT_EQ(Diagnose(wait, 0, answers),
+            "operation #3 differs: rank 0 called broadcast, rank 2 called barrier");
+  // So far that nobody knows what they called.
+  answers[1]->groups["world"] = {.num_collectives = 20, .last_collectives = {"a", "b"}};
+  EXPECT_EQ(Diagnose(wait, 0, answers),
+            "operation #3 differs: rank 0 called broadcast, rank 2 called barrier");
+}
+
+TEST(RankProgressTest, AChainMayEndAtCallsThatDiffer) {
+  Answers answers = {At("dp", 3), At("dp", 2), At("dp", 2)};
+  answers[1]->groups["pp"].received[2] = {1, "64 fp32 with tag 7"};
+  answers[2]->groups["pp"].sent[1] = {1, "65 fp32 with tag 7"};
+  answers[1]->waits = {ReceiveWait("pp", 1, 2)};
+  EXPECT_EQ(Diagnose(CollectiveWait("dp", 3, {0, 1, 2}), 0, answers),
+            "ranks 1, 2 have not arrived; rank 1 waits in receive #1 from rank 2, tag 7 of pp: the "
+            "two ends differ: rank 1 called 64 fp32 with tag 7, rank 2 called 65 fp32 with tag 7");
 }
 
 TEST(RankProgressTest, EndsOfAMessageThatDifferAreNamed) {
