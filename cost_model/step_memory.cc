@@ -87,6 +87,8 @@ class Stages {
       }
       spec::StageEndBytes ends;
       if (i == 0) ends.own_bytes += microbatch_.embedding_saved_bytes;
+      ends.own_bytes += spec::SumBytes(
+          spec::DocumentSavedTensors(costs_.job().model, microbatch_.shape, parts_.stages[i]));
       if (i + 1 == parts_.forms.size()) {
         ends.head_kept_bytes = microbatch_.head_saved_bytes;
         ends.head_peak_bytes = microbatch_.head_peak_bytes;

@@ -43,6 +43,9 @@ OpRecord CheckAttentionShape(OpKind kind, const Args& args, base::AttentionSums 
   TESSERA_CHECK(args.out_stride >= args.num_heads * args.head_dim, "out_stride ", args.out_stride,
                 " of ", base::ToString(record));
   CheckProbability(args.dropout.probability);
+  TESSERA_CHECK(!args.documents || args.documents.of_samples.sequence >= args.key_sequence,
+                "documents of samples of ", args.documents.of_samples.sequence, " tokens of ",
+                base::ToString(record));
   return record;
 }
 

@@ -13,6 +13,7 @@
 #include "cost_model/base/op.h"
 #include "cost_model/base/token_positions.h"
 #include "kernels/array.h"
+#include "kernels/document_args.h"
 #include "kernels/dropout_args.h"
 
 namespace tessera::kernels {
@@ -97,7 +98,8 @@ struct SwiGluBackwardArgs {
 
 // Rotates q and k in place, rotate-half form: for i < head_dim/2 the pair (x[i], x[i + head_dim/2])
 // turns by position * inverse_frequency[i] (by its negative when `inverse`, the backward pass).
-// The position of row r is positions.Of(r % sequence).
+// Row r is token positions.Of(r % sequence) of sample r / sequence; its position counts from the
+// token's document.
 struct RopeArgs {
   Array qk;  // [num_rows, num_heads, head_dim] with row stride `stride`: q heads, then k heads
   // [head_dim / 2], host memory; in double, as late positions turn many times.
@@ -105,9 +107,11 @@ struct RopeArgs {
   int64_t num_rows = 0, sequence = 0, num_heads = 0, head_dim = 0, stride = 0;
   bool inverse = false;
   base::TokenPositions positions;
+  DocumentStarts documents;
 };
 
-// softmax(q k^T * scale) v over the keys that the mask shows. Head h of q reads kv head
+// softmax(q k^T * scale) v over the keys that the mask shows, of the query's own document. A query
+// that sees none has out 0 and log-sum-exp -infinity. Head h of q reads kv head
 // h / (num_heads / num_kv_heads); each head is head_dim wide, heads adjacent.
 //
 // A call may take a part of the tokens that lie in the arrays: token i of sample b is row
@@ -132,6 +136,7 @@ struct AttentionForwardArgs {
   int64_t kv_stride = 0;  // 0: qkv_stride
   float scale = 1;
   AttentionDropout dropout;
+  AttentionDocuments documents;
 };
 
 // Of a call that sees a part of the keys, out and the log-sum-exps are those over all of them: dq,
@@ -153,7 +158,8 @@ struct AttentionBackwardArgs {
   int64_t kv_stride = 0;   // 0: qkv_stride
   int64_t dkv_stride = 0;  // 0: dqkv_stride
   float scale = 1;
-  AttentionDropout dropout;  // as in the forward pass
+  AttentionDropout dropout;      // as in the forward pass
+  AttentionDocuments documents;  // as in the forward pass
 };
 
 // out[r] = table[token - vocab_begin] where the token lies in [vocab_begin, vocab_begin +
@@ -173,20 +179,23 @@ struct EmbeddingBackwardArgs {
   int64_t num_rows = 0, width = 0, vocab_begin = 0, num_vocab_rows = 0;
 };
 
-// x[r] += table[positions.Of((first_row + r) % sequence)].
+// x[r] += table[position of row r]: with i = first_row + r, row r is token positions.Of(i %
+// sequence) of sample i / sequence; its position counts from the token's document.
 struct PositionForwardArgs {
   ConstArray table;  // [max_sequence, width]
   Array x;           // [num_rows, width], in place
   int64_t num_rows = 0, width = 0, first_row = 0, sequence = 0;
   base::TokenPositions positions;
+  DocumentStarts documents;
 };
 
-// dtable[positions.Of((first_row + r) % sequence)] += dx[r].
+// dtable[position of row r] += dx[r], rows in ascending order.
 struct PositionBackwardArgs {
   ConstArray dx;  // [num_rows, width]
   Array dtable;   // [max_sequence, width], accumulates
   int64_t num_rows = 0, width = 0, first_row = 0, sequence = 0;
   base::TokenPositions positions;
+  DocumentStarts documents;
 };
 
 // Vocabulary-parallel softmax cross-entropy in three passes; the caller reduces `max` (max) and

@@ -261,6 +261,7 @@ StageActivationBytes KeptBytesOf(const ModelSpec& model, const TrainingSpec& tra
   if (other_layers.num_layers > 0) add_layers(other_layers, KeepingLayers(parallel));
   StageEndBytes ends;
   if (stage.has_embedding) ends.own_bytes += SumBytes(EmbeddingSavedTensors(shape));
+  ends.own_bytes += SumBytes(DocumentSavedTensors(model, shape, stage));
   if (runtime.keeps_stage_outputs && !stage.has_head) {
     ends.own_bytes += PipelineTransferElements(shape) * ElementBytes(training);
   }

@@ -164,6 +164,8 @@ LocalShape MakeLocalShape(const ModelSpec& model, const TrainingSpec& training,
   shape.drops_hidden = training.dropout.hidden > 0;
   shape.drops_attention = training.dropout.attention > 0;
   shape.drops_embedding = training.dropout.embedding > 0;
+  shape.resets_positions = training.reset_position_ids;
+  shape.resets_attention = training.reset_attention_mask;
   return shape;
 }
 

@@ -48,6 +48,8 @@ struct LocalShape {
   bool sorts_by_expert = false;  // rows that arrive are put in the order of their experts
   // Whether training drops anything: DropoutSpec.
   bool drops_hidden = false, drops_attention = false, drops_embedding = false;
+  // What starts anew with each document: TrainingSpec.
+  bool resets_positions = false, resets_attention = false;
 };
 // Context ranks run different operations of the same sizes in sum: `context_rank` says whose, none
 // those of the priced one (context_tokens.h). REQUIRES: FindViolations is empty.
@@ -116,6 +118,10 @@ int64_t LayerWeightOperandBytes(const ModelSpec& model, const TrainingSpec& trai
                                 const ParallelSpec& parallel, const LayerForm& form,
                                 const LocalShape& shape);
 std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape);
+// Where the documents of each token of whole samples begin, which embedding and layers read where
+// positions or attention start anew with a document; empty where nothing on the stage does.
+std::vector<SavedTensor> DocumentSavedTensors(const ModelSpec& model, const LocalShape& shape,
+                                              const VirtualStage& stage);
 std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,
                                           const ParallelSpec& parallel, const LocalShape& shape);
 

@@ -9,7 +9,7 @@ namespace tessera::spec {
 namespace {
 
 constexpr int64_t kStatisticBytes = 4;  // norms, softmax, routers: fp32 in every precision
-constexpr int64_t kTokenBytes = 4;      // token ids and labels: int32
+constexpr int64_t kTokenBytes = 4;      // token ids, labels and places of tokens: int32
 
 // A norm keeps one (RMSNorm) or two (LayerNorm) numbers a token.
 int64_t NormStatisticsBytes(const ModelSpec& model, const LocalShape& shape) {
@@ -178,6 +178,17 @@ int64_t LayerWeightOperandBytes(const ModelSpec& model, const TrainingSpec& trai
 
 std::vector<SavedTensor> EmbeddingSavedTensors(const LocalShape& shape) {
   return {{"tokens", shape.tokens * kTokenBytes}};
+}
+
+std::vector<SavedTensor> DocumentSavedTensors(const ModelSpec& model, const LocalShape& shape,
+                                              const VirtualStage& stage) {
+  const bool has_layers = stage.num_layers > 0;
+  const bool has_positions = (model.position == PositionKind::kRope && has_layers) ||
+                             (model.position == PositionKind::kLearned && stage.has_embedding);
+  if (!(shape.resets_attention && has_layers) && !(shape.resets_positions && has_positions)) {
+    return {};
+  }
+  return {{"document_starts", shape.tokens * shape.context_parallel_size * kTokenBytes}};
 }
 
 std::vector<SavedTensor> HeadSavedTensors(const ModelSpec& model, const TrainingSpec& training,

@@ -173,6 +173,8 @@ void VisitDocumentEnds(FieldVisitor& fields, TrainingSpec& training) {
     fields.Integer("eod_token", training.eod_token, kCountRange);
   }
   fields.Flag("eod_mask_loss", training.eod_mask_loss, kOptional);
+  fields.Flag("reset_position_ids", training.reset_position_ids, kOptional);
+  fields.Flag("reset_attention_mask", training.reset_attention_mask, kOptional);
 }
 
 void VisitDropout(FieldVisitor& fields, DropoutSpec& dropout) {

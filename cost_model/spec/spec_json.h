@@ -26,9 +26,9 @@ ModelSpec LoadModel(const std::string& name_or_path, TrainingSpec* training = nu
 ClusterSpec LoadCluster(const std::string& name_or_path);
 RuntimeSpec LoadRuntime(const std::string& name_or_path);
 // Hyper-parameter file: keys steps, global_batch_size, batch_ramp {start_batch_size, increment,
-// samples}, seq_length, seed, eod_token, eod_mask_loss, hidden_dropout, attention_dropout,
-// embedding_dropout and those of OptimizerSpec; all optional; those absent keep their value in
-// `training`.
+// samples}, seq_length, seed, eod_token, eod_mask_loss, reset_position_ids, reset_attention_mask,
+// hidden_dropout, attention_dropout, embedding_dropout and those of OptimizerSpec; all optional;
+// those absent keep their value in `training`.
 void LoadHyperparameters(const std::string& path, TrainingSpec& training);
 
 std::string WriteModel(const ModelSpec& model);

@@ -107,6 +107,8 @@ struct TrainingSpec {
   uint64_t seed = 1234;
   int64_t eod_token = -1;      // that ends a document; -1: not known
   bool eod_mask_loss = false;  // what follows an eod_token is not learned: the next document
+  // Behind an eod_token positions count from 0 again, and attention sees nothing up to it.
+  bool reset_position_ids = false, reset_attention_mask = false;
   OptimizerSpec optimizer;
   DropoutSpec dropout;
   bool operator==(const TrainingSpec&) const = default;

@@ -20,15 +20,22 @@ class TrainingRules {
   void Check() {
     CheckLearningRate();
     if (training_.batch_ramp) CheckRamp(*training_.batch_ramp);
-    const int64_t end = training_.eod_token;
-    if (training_.eod_mask_loss && (end < 0 || end >= model_.vocab_size)) {
-      Add("eod token", model_.vocab_size, end, "",
-          Concat("a loss without what follows the end of a document needs eod_token, which is ",
-                 end, ", but must be one of the ", model_.vocab_size, " ids"));
-    }
+    CheckEndOfDocument();
   }
 
  private:
+  void CheckEndOfDocument() {
+    const int64_t end = training_.eod_token;
+    const char* const option = training_.eod_mask_loss          ? "eod_mask_loss"
+                               : training_.reset_position_ids   ? "reset_position_ids"
+                               : training_.reset_attention_mask ? "reset_attention_mask"
+                                                                : nullptr;
+    if (option == nullptr || (end >= 0 && end < model_.vocab_size)) return;
+    Add("eod token", model_.vocab_size, end, "",
+        Concat(option, " needs eod_token, the end of a document, which is ", end,
+               ", but must be one of the ", model_.vocab_size, " ids"));
+  }
+
   void Add(const char* constraint, int64_t needed, int64_t available, const char* unit,
            std::string message) {
     violations_.push_back(MakeViolation(constraint, needed, available, unit, std::move(message)));

@@ -63,6 +63,12 @@ void AddBatchFlags(CLI::App& command, LoopFlags& flags) {
   command.add_flag("--eod-mask-loss", flags.eod_mask_loss,
                    "Leave out of the loss what is predicted from the end of a document: "
                    "--eod-mask-loss --eod-token 50256");
+  command.add_flag("--reset-position-ids", flags.reset_position_ids,
+                   "Count positions from 0 again behind the end of a document: "
+                   "--reset-position-ids --reset-attention-mask --eod-token 50256");
+  command.add_flag("--reset-attention-mask", flags.reset_attention_mask,
+                   "Let a token attend to no other document of its sample than its own; the end "
+                   "of a document belongs to what it ends");
   command
       .add_option("--eod-token", flags.eod_token,
                   "The id that ends a document, unless the plan says it")
@@ -88,6 +94,8 @@ void ApplyLoopFlags(const LoopFlags& flags, TrainOptions& options) {
   spec::TrainingSpec& training = options.plan.training;
   if (flags.eod_token >= 0) training.eod_token = flags.eod_token;
   if (flags.eod_mask_loss) training.eod_mask_loss = true;
+  if (flags.reset_position_ids) training.reset_position_ids = true;
+  if (flags.reset_attention_mask) training.reset_attention_mask = true;
   if (!flags.ramp.empty()) {
     training.batch_ramp = spec::BatchRamp{.start_batch_size = flags.ramp.at(0),
                                           .increment = flags.ramp.at(1),

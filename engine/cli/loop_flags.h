@@ -14,6 +14,8 @@ struct LoopFlags {
   std::string on_spike = "ignore";
   std::string tensorboard;  // a folder; "": none
   bool eod_mask_loss = false;
+  bool reset_position_ids = false;
+  bool reset_attention_mask = false;
   int64_t eod_token = -1;     // -1: the plan's
   std::vector<int64_t> ramp;  // start, increment, samples; empty: the plan's
 };

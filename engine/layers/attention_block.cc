@@ -102,7 +102,8 @@ void AttentionBlock::Rope(kernels::Array qkv, bool inverse) const {
                          .head_dim = shape.head_dim,
                          .stride = shape.qkv_width,
                          .inverse = inverse,
-                         .positions = shape.positions});
+                         .positions = shape.positions,
+                         .documents = context_.PositionDocuments()});
 }
 
 }  // namespace tessera::engine

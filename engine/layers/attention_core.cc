@@ -36,7 +36,10 @@ kernels::AttentionForwardArgs AttentionCore::ForwardArgs(const spec::AttentionPa
           .qkv_stride = shape.qkv_width,
           .out_stride = shape.attention_width,
           .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),
-          .dropout = DropoutOfAttention(context_, part, keys, place_)};
+          .dropout = DropoutOfAttention(context_, part, keys, place_),
+          .documents = {.of_samples = context_.AttentionDocuments(),
+                        .queries = shape.positions.From(part.first_query),
+                        .keys = keys}};
 }
 
 kernels::AttentionBackwardArgs AttentionCore::BackwardArgs(const spec::AttentionPart& part,
@@ -55,7 +58,8 @@ kernels::AttentionBackwardArgs AttentionCore::BackwardArgs(const spec::Attention
           .out_stride = forward.out_stride,
           .dqkv_stride = forward.qkv_stride,
           .scale = forward.scale,
-          .dropout = forward.dropout};
+          .dropout = forward.dropout,
+          .documents = forward.documents};
 }
 
 void AttentionCore::CopyKeysAndValues(kernels::ConstArray qkv, kernels::Array block) const {

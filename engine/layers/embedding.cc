@@ -30,7 +30,8 @@ Buffer Embedding::Forward(const EmbeddingStash& stash) const {
                                       .width = shape.hidden,
                                       .first_row = context_.FirstRow(),
                                       .sequence = shape.sequence,
-                                      .positions = shape.positions});
+                                      .positions = shape.positions,
+                                      .documents = context_.PositionDocuments()});
   }
   Drop(x.array());
   return x;
@@ -57,7 +58,8 @@ void Embedding::Backward(EmbeddingStash& stash, const Buffer& dy) const {
                                        .width = shape.hidden,
                                        .first_row = context_.FirstRow(),
                                        .sequence = shape.sequence,
-                                       .positions = shape.positions});
+                                       .positions = shape.positions,
+                                       .documents = context_.PositionDocuments()});
   }
   Buffer gathered;
   const kernels::ConstArray dy_all = GatherTokens(context_, dy.array(), gathered);

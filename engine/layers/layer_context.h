@@ -4,6 +4,7 @@
 #include "cost_model/spec/op_list.h"
 #include "cost_model/spec/training_spec.h"
 #include "engine/comm/process_groups.h"
+#include "engine/layers/document_state.h"
 #include "engine/layers/dropout_state.h"
 #include "engine/layers/weight_products.h"
 #include "engine/tensor/memory_pool.h"
@@ -35,7 +36,16 @@ struct LayerContext {
   SpanLog& expert_comm;   // and that of experts
   BackwardPart& part;
   DropoutState& dropout;
+  DocumentState& documents;
 
+  // What positions count from; absent where they count through a sample.
+  kernels::DocumentStarts PositionDocuments() const {
+    return shape.resets_positions ? documents.running : kernels::DocumentStarts{};
+  }
+  // What attention keeps apart; absent where it sees whole samples.
+  kernels::DocumentStarts AttentionDocuments() const {
+    return shape.resets_attention ? documents.running : kernels::DocumentStarts{};
+  }
   // Of this rank's tokens the first one's row among the micro-batch's.
   int64_t FirstRow() const {
     return shape.sequence_parallel ? groups.tensor->rank() * shape.local_tokens : 0;

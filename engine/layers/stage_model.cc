@@ -8,7 +8,10 @@ namespace tessera::engine {
 
 StageModel::StageModel(const LayerContext& context, const ParameterStore& store,
                        const spec::VirtualStage& stage, PartHooks& hooks)
-    : context_(context), stage_(stage), hooks_(hooks) {
+    : context_(context),
+      stage_(stage),
+      keeps_documents_(!DocumentSavedTensors(context.model, context.shape, stage).empty()),
+      hooks_(hooks) {
   if (stage.has_embedding) embedding_.emplace(context, store);
   const int num_recomputed = context.parallel.recompute == spec::Recompute::kFull
                                  ? spec::RecomputedLayers(context.parallel, stage)
@@ -19,9 +22,8 @@ StageModel::StageModel(const LayerContext& context, const ParameterStore& store,
   if (stage.has_head) head_.emplace(context, store);
 }
 
-Buffer StageModel::CopyTokens(const int32_t* host) const {
-  const int64_t tokens = context_.shape.tokens;
-  Buffer device = context_.pool.Allocate(MemoryKind::kActivations, base::DType::kInt32, tokens);
+Buffer StageModel::CopyTokens(const int32_t* host, int64_t num_tokens) const {
+  Buffer device = context_.pool.Allocate(MemoryKind::kActivations, base::DType::kInt32, num_tokens);
   context_.backend.CopyFromPinned(device.data(), host, static_cast<size_t>(device.bytes()));
   return device;
 }
@@ -29,6 +31,12 @@ Buffer StageModel::CopyTokens(const int32_t* host) const {
 void StageModel::TellSamples(int microbatch) const {
   context_.dropout.first_sample =
       spec::FirstSampleOf(context_.parallel, microbatch, context_.groups.coord.data);
+}
+
+void StageModel::TellDocuments(const Stash& stash) const {
+  const spec::LocalShape& shape = context_.shape;
+  context_.documents.running = {.starts = stash.document_starts.array(),
+                                .sequence = shape.sequence * shape.context_parallel_size};
 }
 
 Buffer StageModel::Forward(int microbatch, const Microbatch& data, Buffer input) {
@@ -58,8 +66,14 @@ Buffer StageModel::ForwardOnly(int microbatch, const Microbatch& data, Buffer in
 Buffer StageModel::ForwardThrough(Stash& stash, const Microbatch& data, Buffer input,
                                   const std::function<void(int part, const Buffer& output)>& done) {
   Buffer x = std::move(input);
+  const int64_t num_tokens = context_.shape.tokens;
+  if (keeps_documents_) {
+    stash.document_starts =
+        CopyTokens(data.document_starts, num_tokens * context_.shape.context_parallel_size);
+  }
+  TellDocuments(stash);
   if (embedding_) {
-    stash.embedding.tokens = CopyTokens(data.tokens);
+    stash.embedding.tokens = CopyTokens(data.tokens, num_tokens);
     hooks_.BeforeForward(spec::kEmbeddingPart);
     x = embedding_->Forward(stash.embedding);
     if (done) done(spec::kEmbeddingPart, x);
@@ -71,7 +85,7 @@ Buffer StageModel::ForwardThrough(Stash& stash, const Microbatch& data, Buffer i
     if (done) done(LayerNumber(i), x);
   }
   if (head_) {
-    stash.head.labels = CopyTokens(data.labels);
+    stash.head.labels = CopyTokens(data.labels, num_tokens);
     hooks_.BeforeForward(spec::kHeadPart);
     head_->Forward(std::move(x), stash.head);
     if (done) done(spec::kHeadPart, x);
@@ -110,6 +124,7 @@ Buffer StageModel::BackwardThrough(int microbatch, Buffer dy, Products* put_off,
                 stage_.index, " before it went forward");
   Stash& stash = found->second;
   TellSamples(microbatch);
+  TellDocuments(stash);
   if (head_) {
     hooks_.BeforeBackward(spec::kHeadPart);
     dy = head_->Backward(stash.head);

@@ -18,6 +18,8 @@ namespace tessera::engine {
 struct Microbatch {
   const int32_t* tokens = nullptr;
   const int32_t* labels = nullptr;
+  // As kernels::DocumentStarts, of whole samples; where a stage keeps spec::DocumentSavedTensors.
+  const int32_t* document_starts = nullptr;
 };
 
 // Sees what a part has made of a micro-batch: the hidden states behind the embedding or a layer; of
@@ -50,15 +52,17 @@ class StageModel {
 
  private:
   struct Stash {
+    Buffer document_starts;  // int32 [batch, whole sequence] or empty
     EmbeddingStash embedding;
     std::vector<LayerStash> layers;
     HeadStash head;
   };
   using Products = std::vector<WeightProducts>;  // by layer
   int LayerNumber(size_t i) const { return stage_.first_layer + static_cast<int>(i); }
-  Buffer CopyTokens(const int32_t* host) const;
-  // To the layers: whose masks to draw.
+  Buffer CopyTokens(const int32_t* host, int64_t num_tokens) const;
+  // To the layers: whose masks to draw, and where documents begin.
   void TellSamples(int microbatch) const;
+  void TellDocuments(const Stash& stash) const;
   // `done`, empty for none, is called behind each part, while its stash is whole.
   Buffer ForwardThrough(Stash& stash, const Microbatch& data, Buffer input,
                         const std::function<void(int part, const Buffer& output)>& done);
@@ -67,6 +71,7 @@ class StageModel {
 
   const LayerContext& context_;
   spec::VirtualStage stage_;
+  bool keeps_documents_;
   PartHooks& hooks_;
   std::optional<Embedding> embedding_;
   std::vector<TransformerLayer> layers_;

@@ -110,6 +110,7 @@ void SwappedAttention::SetHeads(Args& args) const {
   args.out_stride /= size();
   args.dropout.first_head += context_.shape.context_rank * args.num_heads;
   args.dropout.queries = kInOrder;
+  args.documents.queries = kInOrder;
 }
 
 void SwappedAttention::Forward(Buffer qkv, CoreStash& stash) const {

@@ -1,6 +1,7 @@
 // Micro-batches of one data-parallel rank, cut from the global batch; of their sequences a
 // context-parallel rank takes its own tokens. Of what is masked from the loss the label is
-// negative.
+// negative. Documents are as Megatron-LM's get_ltor_masks_and_position_ids has them: the token that
+// ends one belongs to it, and what follows is the next one's.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,9 @@ class BatchLoader {
   Microbatch Load(int64_t consumed_samples, int microbatch);
 
  private:
+  // Of the sample that was read last.
+  void FindDocuments(int32_t* starts) const;
+
   const SampleSource& source_;
   const spec::ParallelSpec& parallel_;
   int64_t rank_sequence_;  // tokens of a sequence that this rank takes
@@ -36,6 +40,8 @@ class BatchLoader {
   std::vector<int32_t> sample_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> labels_;
+  int32_t end_of_document_;               // -1: of no interest
+  std::vector<int32_t> document_starts_;  // of whole samples; empty: of no interest
 };
 
 }  // namespace tessera::engine

@@ -1,6 +1,6 @@
-// Tokens and labels of a step's micro-batches in host memory that the device reads by itself, each
-// micro-batch at a place of its own: copies may run as late as the step ends, and read anew when
-// the step is a graph.
+// Tokens, labels and documents of a step's micro-batches in host memory that the device reads by
+// itself, each micro-batch at a place of its own: copies may run as late as the step ends, and read
+// anew when the step is a graph.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,17 @@
 
 namespace tessera::engine {
 
+// Of each of so many micro-batches.
+struct InputSizes {
+  int num_microbatches = 0;
+  int64_t tokens = 0;
+  int64_t document_starts = 0;  // 0: they are of no interest
+};
+
 class InputSlots {
  public:
-  // `tokens`: of a micro-batch. `backend` must outlive the slots.
-  InputSlots(kernels::Backend& backend, int num_microbatches, int64_t tokens);
+  // `backend` must outlive the slots.
+  InputSlots(kernels::Backend& backend, const InputSizes& sizes);
   ~InputSlots();
   InputSlots(const InputSlots&) = delete;
   InputSlots& operator=(const InputSlots&) = delete;
@@ -26,7 +33,7 @@ class InputSlots {
 
  private:
   kernels::Backend& backend_;
-  const int64_t tokens_;
+  const InputSizes sizes_;
   const size_t num_bytes_;
   int32_t* const memory_;
   std::vector<int64_t> loaded_for_;  // by micro-batch: where its step begins

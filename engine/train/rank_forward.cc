@@ -24,7 +24,7 @@ double RankTrainer::EvaluateLoss(const SampleSource& source, int64_t num_samples
                 " samples in rounds of ", per_round);
   const auto most_at_once = static_cast<int>(spec::NumMicrobatches(plan_.training, plan_.parallel));
   if (!evaluation_inputs_) {
-    evaluation_inputs_.emplace(backend_, NeedsTokens() ? most_at_once : 0, context_.shape.tokens);
+    evaluation_inputs_.emplace(backend_, SizesOfInputs(most_at_once));
   }
   BatchLoader loader(source, plan_.training, plan_.parallel, groups_.coord);
   StepSums mine;
@@ -34,7 +34,7 @@ double RankTrainer::EvaluateLoss(const SampleSource& source, int64_t num_samples
     const int64_t rounds_left = (num_samples - first) / per_round;
     const auto num_microbatches = static_cast<int>(std::min<int64_t>(most_at_once, rounds_left));
     const auto load = [&](int microbatch) {
-      if (!NeedsTokens()) return Microbatch{};
+      if (!NeedsInputs()) return Microbatch{};
       return evaluation_inputs_->Get(num_evaluation_rounds_, microbatch, [&] {
         const Microbatch loaded = loader.Load(first, microbatch);
         if (TellsLoss()) mine.num_targets += CountTargetsIn(loaded, context_.shape.tokens);

@@ -78,10 +78,6 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       device_sums_(pool_.Allocate(MemoryKind::kWorkspace, base::DType::kUInt8, spec::kStepSumsBytes,
                                   Lifetime::kStep)),
       groups_(device.world(), plan.parallel, plan.model.num_key_value_heads),
-      tensor_comm_(backend_),
-      shard_comm_(backend_),
-      expert_comm_(backend_),
-      context_comm_(backend_),
       loss_{.sum = &device_sums()->loss,
             .balance_sum = &device_sums()->balance_loss,
             .router_z_sum = &device_sums()->router_z_loss},
@@ -99,7 +95,8 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
                .context_comm = context_comm_,
                .expert_comm = expert_comm_,
                .part = part_,
-               .dropout = dropout_},
+               .dropout = dropout_,
+               .documents = documents_},
       stages_(
           spec::StagesOf(spec::PartitionStages(plan.model, plan.parallel), groups_.coord.pipeline)),
       store_(stages_, plan.model, plan.parallel, context_.types, groups_, pool_),
@@ -113,7 +110,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
       scaler_(plan.training.precision),
       loader_(source, plan.training, plan.parallel, groups_.coord),
       num_microbatches_(static_cast<int>(spec::NumMicrobatches(plan.training, plan.parallel))),
-      inputs_(backend_, NeedsTokens() ? num_microbatches_ : 0, context_.shape.tokens),
+      inputs_(backend_, SizesOfInputs(num_microbatches_)),
       actions_(ActionsOf(plan, groups_.coord, num_microbatches_)),
       runner_(
           context_, chunks_, [this](int microbatch) { return LoadMicrobatch(microbatch); },
@@ -173,8 +170,23 @@ void RankTrainer::SetBatch() {
   runner_.SetActions(actions_);
 }
 
+bool RankTrainer::NeedsInputs() const {
+  return std::any_of(stages_.begin(), stages_.end(), [&](const spec::VirtualStage& stage) {
+    return stage.has_embedding || stage.has_head ||
+           !DocumentSavedTensors(plan_.model, context_.shape, stage).empty();
+  });
+}
+
+InputSizes RankTrainer::SizesOfInputs(int num_microbatches) const {
+  const spec::TrainingSpec& training = plan_.training;
+  const bool has_documents = training.reset_position_ids || training.reset_attention_mask;
+  return {.num_microbatches = NeedsInputs() ? num_microbatches : 0,
+          .tokens = context_.shape.tokens,
+          .document_starts = has_documents ? context_.shape.batch * training.sequence_length : 0};
+}
+
 Microbatch RankTrainer::LoadMicrobatch(int microbatch) {
-  if (!NeedsTokens()) return {};
+  if (!NeedsInputs()) return {};
   return inputs_.Get(consumed_samples_, microbatch,
                      [&] { return loader_.Load(consumed_samples_, microbatch); });
 }

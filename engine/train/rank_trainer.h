@@ -143,7 +143,10 @@ class RankTrainer {
   };
   static_assert(sizeof(DeviceSums) == spec::kStepSumsBytes);
   DeviceSums* device_sums() const { return static_cast<DeviceSums*>(device_sums_.data()); }
-  bool NeedsTokens() const { return stages_.front().has_embedding || stages_.back().has_head; }
+  // Whether any of this rank's stages reads of a micro-batch more than what other stages send.
+  bool NeedsInputs() const;
+  // Of the inputs of so many micro-batches, or of none where none are needed.
+  InputSizes SizesOfInputs(int num_microbatches) const;
   // The batch of the next step, and the actions for it.
   void SetBatch();
   Microbatch LoadMicrobatch(int microbatch);
@@ -181,13 +184,14 @@ class RankTrainer {
   Buffer backend_workspace_;  // empty on the CPU
   Buffer device_sums_;
   ProcessGroups groups_;
-  SpanLog tensor_comm_;
-  SpanLog shard_comm_;
-  SpanLog expert_comm_;
-  SpanLog context_comm_;
+  SpanLog tensor_comm_{backend_};
+  SpanLog shard_comm_{backend_};
+  SpanLog expert_comm_{backend_};
+  SpanLog context_comm_{backend_};
   LossTarget loss_;
   BackwardPart part_;
   DropoutState dropout_;
+  DocumentState documents_;
   LayerContext context_;
   std::vector<spec::VirtualStage> stages_;
   ParameterStore store_;

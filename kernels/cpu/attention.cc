@@ -91,10 +91,18 @@ void SumOverQueries(const float* weights, const QueryBlock& block, const Rows& r
   });
 }
 
-void FillHidden(const QueryBlock& block, float value, float* scores) {
+void FillHidden(const AttentionDocuments& documents, int64_t batch, const QueryBlock& block,
+                float value, float* scores) {
   for (int64_t key = block.first_hidden; key < block.num_keys; ++key) {
     float* const column = scores + key * kQueryBlock;
     std::fill(column, column + (key - block.first_hidden + 1), value);
+  }
+  if (!documents) return;
+  for (int64_t i = 0; i < block.num_rows; ++i) {
+    const int64_t first = documents.FirstKeyOf(batch, block.begin + i);
+    for (int64_t key = 0; key < std::min(first, block.num_keys); ++key) {
+      scores[key * kQueryBlock + i] = value;
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "cost_model/base/op.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/document_args.h"
 #include "kernels/dropout_args.h"
 
 namespace tessera::kernels {
@@ -62,8 +63,9 @@ void SumOverKeys(const float* weights, const QueryBlock& block, const HeadRows& 
 void SumOverQueries(const float* weights, const QueryBlock& block, const Rows& rows,
                     int64_t head_dim, float factor, float beta, const MutableRows& sums);
 
-// Puts `value` wherever a key lies behind its query.
-void FillHidden(const QueryBlock& block, float value, float* scores);
+// Puts `value` wherever a key lies behind its query, or before its query's document.
+void FillHidden(const AttentionDocuments& documents, int64_t batch, const QueryBlock& block,
+                float value, float* scores);
 
 // Zeros wherever the key of a query of a head is dropped; the others are not scaled yet. `bits` is
 // memory to work in.

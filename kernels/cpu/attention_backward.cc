@@ -102,7 +102,7 @@ class BackwardHead {
 #pragma omp simd
       for (int64_t i = 0; i < kQueryBlock; ++i) row[i] = Exp(row[i] - log_sum_exp[i]);
     }
-    FillHidden(block, 0.0F, probabilities);
+    FillHidden(args_.documents, batch_, block, 0.0F, probabilities);
   }
 
   // score_grads = P * (dP - D); with dropout s P' * dP - P * D, with P' what stays of P.

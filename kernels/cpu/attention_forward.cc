@@ -26,8 +26,9 @@ QueryFloats MaxOverKeys(const float* scores, int64_t num_keys) {
   return max;
 }
 
-// Scores become exp(score - max); returns the sum for each query.
-QueryFloats ExponentiateScores(float* scores, const QueryFloats& max, int64_t num_keys) {
+// Scores become exp(score - max), of a query that sees no key 0; returns the sum for each query.
+QueryFloats ExponentiateScores(float* scores, QueryFloats max, int64_t num_keys) {
+  for (float& value : max) value = value == -kInfinity ? 0 : value;
   QueryFloats sum = {};
   for (int64_t key = 0; key < num_keys; ++key) {
     float* const row = scores + key * kQueryBlock;
@@ -61,7 +62,7 @@ class ForwardBlock {
     const Rows q = memory.a.Read(q_, args_.qkv_stride, block_.num_rows, args_.head_dim);
     TransposeBlock(q, block_.num_rows, args_.head_dim, queries_t);
     MultiplyKeys(k_, block_.num_keys, queries_t, args_.scale, scores, memory.b);
-    FillHidden(block_, -kInfinity, scores);
+    FillHidden(args_.documents, batch_, block_, -kInfinity, scores);
     const QueryFloats max = MaxOverKeys(scores, block_.num_keys);
     const QueryFloats sum = ExponentiateScores(scores, max, block_.num_keys);
     KeepStatistics(scores, max, sum, memory.result);
@@ -75,7 +76,7 @@ class ForwardBlock {
     SumOverKeys(scores, block_, v_, 1.0F, 0.0F, out, memory.b);
     for (int64_t i = 0; i < block_.num_rows; ++i) {
       float* const row = out.data + i * out.stride;
-      const float factor = keep_scale / sum[i];
+      const float factor = sum[i] == 0 ? 0 : keep_scale / sum[i];
 #pragma omp simd
       for (int64_t j = 0; j < args_.head_dim; ++j) row[j] *= factor;
     }
@@ -100,7 +101,7 @@ class ForwardBlock {
     const int64_t first_row = head_row_ * args_.sequence + block_.begin;
     for (int64_t i = 0; i < block_.num_rows; ++i) {
       float* const row = writer.Open(args_.stats.At((first_row + i) * num_keys), num_keys);
-      const float factor = 1.0F / sum[i];
+      const float factor = sum[i] == 0 ? 0 : 1.0F / sum[i];
       for (int64_t key = 0; key < block_.num_keys; ++key) {
         row[key] = scores[key * kQueryBlock + i] * factor;
       }

@@ -6,6 +6,16 @@
 #include "kernels/cpu/rows.h"
 
 namespace tessera::kernels {
+namespace {
+
+// Of a row that PositionForward or PositionBackward takes.
+template <typename Args>
+int64_t PositionOfRow(const Args& args, int64_t row) {
+  const int64_t index = args.first_row + row;
+  return args.documents.PositionOf(index / args.sequence, args.positions.Of(index % args.sequence));
+}
+
+}  // namespace
 
 void CpuBackend::DoEmbeddingForward(const EmbeddingForwardArgs& args) {
   const int32_t* const tokens = args.tokens.As<int32_t>();
@@ -46,7 +56,7 @@ void CpuBackend::DoPositionForward(const PositionForwardArgs& args) {
     RowReader table;
     RowWriter x;
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t position = args.positions.Of((args.first_row + row) % args.sequence);
+      const int64_t position = PositionOfRow(args, row);
       AddInto(table.Read(args.table.At(position * args.width), args.width),
               x.Load(args.x.At(row * args.width), args.width), args.width);
       x.Store();
@@ -54,9 +64,20 @@ void CpuBackend::DoPositionForward(const PositionForwardArgs& args) {
   });
 }
 
-// Threads share out the positions; the rows of one position are added in order.
+// Threads share out the positions; the rows of one position are added in order. With documents any
+// row may have any position, so threads share out the columns.
 void CpuBackend::DoPositionBackward(const PositionBackwardArgs& args) {
   float* const dtable = args.dtable.As<float>();
+  if (args.documents.starts) {
+    const int64_t grain = std::max(kLineFloats, base::CeilDiv(kElementGrain, args.num_rows));
+    return pool_.ForRanges(args.width, grain, kLineFloats, [&](int64_t begin, int64_t end) {
+      RowReader dx;
+      for (int64_t row = 0; row < args.num_rows; ++row) {
+        AddInto(dx.Read(args.dx.At(row * args.width + begin), end - begin),
+                dtable + PositionOfRow(args, row) * args.width + begin, end - begin);
+      }
+    });
+  }
   pool_.ForRanges(args.sequence, RowGrain(args.width), 1, [&](int64_t begin, int64_t end) {
     RowReader dx;
     for (int64_t token = begin; token < end; ++token) {

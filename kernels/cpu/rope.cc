@@ -46,12 +46,14 @@ void CpuBackend::DoRope(const RopeArgs& args) {
   const int64_t half = args.head_dim / 2;
   const int64_t width = args.num_heads * args.head_dim;
   const float direction = args.inverse ? -1.0F : 1.0F;
-  // Of the last token: the table holds all positions up to it.
+  // Of the last token of the sample: the table holds all positions up to it.
   rope_table_.Prepare(args.inverse_frequency, half, args.positions.Of(args.sequence - 1) + 1);
   pool_.ForRanges(args.num_rows, RowGrain(width), 1, [&](int64_t begin, int64_t end) {
     RowWriter heads;
     for (int64_t r = begin; r < end; ++r) {
-      const float* const cosines = rope_table_.Row(args.positions.Of(r % args.sequence));
+      const int64_t position =
+          args.documents.PositionOf(r / args.sequence, args.positions.Of(r % args.sequence));
+      const float* const cosines = rope_table_.Row(position);
       float* const row = heads.Load(args.qk.At(r * args.stride), width);
       for (int64_t h = 0; h < args.num_heads; ++h) {
         RotateHead(row + h * args.head_dim, cosines, cosines + half, half, direction);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/documents.cuh"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/masks.cuh"
 #include "kernels/cuda/types.cuh"
@@ -30,6 +31,7 @@ struct AttentionSizes {
   int head_dim = 0;
   float scale = 1;
   bool has_quads = false;  // four elements of a row are moved at once
+  AttentionDocumentRule documents;
 
   // First element of (batch, head) in statistics [batch, num_heads, query_rows].
   __host__ __device__ int64_t StatsRow(int64_t batch, int64_t head) const {
@@ -51,6 +53,28 @@ struct AttentionSizes {
   __device__ __forceinline__ int64_t FirstQueryOf(int64_t key) const {
     return max(key - shift, int64_t{0});
   }
+  // Of tiles of keys the first key of the one where the keys begin that a query, or any behind it,
+  // sees.
+  __device__ __forceinline__ int64_t FirstTileOfKeys(int64_t batch, int64_t query,
+                                                     int tile_size) const {
+    if (!documents.IsOn()) return 0;
+    return documents.FirstKeyOf(batch, query) / tile_size * tile_size;
+  }
+  // End of the queries of whose document any key before `end` is: all others begin behind it.
+  __device__ __forceinline__ int64_t EndOfQueries(int64_t batch, int64_t end) const {
+    if (!documents.IsOn()) return sequence;
+    int64_t begin = 0;
+    int64_t result = sequence;
+    while (begin < result) {
+      const int64_t middle = begin + (result - begin) / 2;
+      if (documents.FirstKeyOf(batch, middle) < end) {
+        begin = middle + 1;
+      } else {
+        result = middle;
+      }
+    }
+    return result;
+  }
 };
 
 inline constexpr int kQuad = 4;
@@ -67,7 +91,8 @@ AttentionSizes SizesOf(const Args& args, bool has_quads) {
           .group_size = static_cast<int>(args.num_heads / args.num_kv_heads),
           .head_dim = static_cast<int>(args.head_dim),
           .scale = args.scale,
-          .has_quads = has_quads};
+          .has_quads = has_quads,
+          .documents = AttentionDocumentRuleOf(args.documents)};
 }
 
 // Rows of one head of one sequence, from its first token on. T is const where they are read.

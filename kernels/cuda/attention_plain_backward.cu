@@ -96,6 +96,18 @@ class GradientBlock {
     return expf(product * sizes_.scale - shared_[Places::kLogSumExp + tile_query]);
   }
 
+  // Which keys of the tile lie in their query's document.
+  __device__ __forceinline__ uint32_t ShownBits(int64_t other_first) const {
+    if (!sizes_.documents.IsOn()) return ~0U;
+    return Tile::BitsOf([&](int row, int column) {
+      const int64_t own = first_ + row;
+      const int64_t other = other_first + column;
+      const int64_t query = min(kSide == Side::kKeys ? other : own, sizes_.sequence - 1);
+      const int64_t key = kSide == Side::kKeys ? own : other;
+      return key >= sizes_.documents.FirstKeyOf(blockIdx.z, query);
+    });
+  }
+
   // Which probabilities of the tile stay.
   __device__ __forceinline__ uint32_t KeptBits(int64_t head, int64_t other_first) const {
     if (!params_.dropout.IsOn()) return ~0U;
@@ -115,6 +127,7 @@ class GradientBlock {
     Tile::Multiply(shared_ + Places::kOwnSecond, shared_ + Places::kOtherSecond, sizes_.head_dim,
                    grads);
     const uint32_t kept = KeptBits(head, other_first);
+    const uint32_t shown = ShownBits(other_first);
 #pragma unroll
     for (int i = 0; i < kGroupRows; ++i) {
 #pragma unroll
@@ -124,6 +137,7 @@ class GradientBlock {
         const int64_t other = other_first + Tile::Column(j);
         p[i][j] = kSide == Side::kKeys ? Probability(head, other, own, tile_query, p[i][j])
                                        : Probability(head, own, other, tile_query, p[i][j]);
+        if (!Tile::HasBit(shown, i, j)) p[i][j] = 0;
         const float scale = Tile::HasBit(kept, i, j) ? params_.dropout.rule.scale : 0.0F;
         grads[i][j] = p[i][j] * (grads[i][j] * scale - shared_[Places::kDelta + tile_query]);
       }
@@ -177,7 +191,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tile::kRows;
   GradientBlock<T, Tile, Side::kQueries> block(params, first, DynamicShared<float>());
   const int64_t num_keys = params.sizes.EndOfKeys(first + Tile::kRows);
-  for (int64_t key = 0; key < num_keys; key += Tile::kRows) block.AddKeys(key);
+  int64_t key = params.sizes.FirstTileOfKeys(blockIdx.z, first, Tile::kRows);
+  for (; key < num_keys; key += Tile::kRows) block.AddKeys(key);
   block.StoreGradients();
 }
 
@@ -186,9 +201,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) PlainKeyGradKernel(Backward
   const int64_t first = int64_t{blockIdx.x} * Tile::kRows;
   GradientBlock<T, Tile, Side::kKeys> block(params, first, DynamicShared<float>());
   const int64_t first_head = int64_t{blockIdx.y} * params.sizes.group_size;
+  const int64_t end = params.sizes.EndOfQueries(blockIdx.z, first + Tile::kRows);
   for (int64_t head = first_head; head < first_head + params.sizes.group_size; ++head) {
     int64_t query = params.sizes.FirstQueryOf(first);
-    for (; query < params.sizes.sequence; query += Tile::kRows) block.AddQueries(head, query);
+    for (; query < end; query += Tile::kRows) block.AddQueries(head, query);
   }
   block.StoreGradients();
 }

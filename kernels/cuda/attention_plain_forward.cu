@@ -44,7 +44,8 @@ class QueryBlock {
     const AttentionSizes& sizes = params_.sizes;
     float factor[kGroupRows];
     for (int i = 0; i < kGroupRows; ++i) {
-      factor[i] = params_.dropout.rule.scale / total_[i];
+      // A query that sees no key has no output.
+      factor[i] = total_[i] == 0 ? 0.0F : params_.dropout.rule.scale / total_[i];
       const int64_t row = first_ + Tile::Row(i);
       if (params_.log_sum_exp != nullptr && Tile::Lane() == 0 && row < sizes.sequence) {
         params_.log_sum_exp[sizes.StatsRow(blockIdx.z, blockIdx.y) + row] =
@@ -69,7 +70,8 @@ class QueryBlock {
       T* const to = params_.probabilities + sizes.ProbabilitiesRow(blockIdx.z, blockIdx.y, row);
       for (int j = 0; j < Tile::kColumns; ++j) {
         const int64_t key = first_key + Tile::Column(j);
-        const float p = is_seen ? expf(scores[i][j] - max_[i]) / total_[i] : 0.0F;
+        const bool has_keys = is_seen && total_[i] != 0;
+        const float p = has_keys ? expf(scores[i][j] - max_[i]) / total_[i] : 0.0F;
         if (key < sizes.num_keys) to[key] = FromFloat<T>(p);
       }
     }
@@ -91,20 +93,39 @@ class QueryBlock {
         scores[i][j] = hidden ? -INFINITY : scores[i][j] * params_.sizes.scale;
       }
     }
+    if (params_.sizes.documents.IsOn()) HideDocuments(first_key, scores);
   }
 
-  // Scores become exp(score - max) with the maximum so far, to which older sums are rescaled.
-  // Every query sees key 0, so the maximum is finite from the first tile on.
+  // -infinity where a key lies before its query's document.
+  __device__ __forceinline__ void HideDocuments(int64_t first_key,
+                                                typename Tile::Scores& scores) const {
+    const AttentionSizes& sizes = params_.sizes;
+    const uint32_t shown = Tile::BitsOf([&](int row, int column) {
+      const int64_t query = min(first_ + row, sizes.sequence - 1);
+      return first_key + column >= sizes.documents.FirstKeyOf(blockIdx.z, query);
+    });
+#pragma unroll
+    for (int i = 0; i < kGroupRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::kColumns; ++j) {
+        if (!Tile::HasBit(shown, i, j)) scores[i][j] = -INFINITY;
+      }
+    }
+  }
+
+  // Scores become exp(score - max) with the maximum so far, to which older sums are rescaled. A
+  // query that has seen no key yet, as those of a later document have not, has nothing to rescale.
   __device__ __forceinline__ void UpdateRow(int i, float (&scores)[Tile::kColumns]) {
     float max = scores[0];
 #pragma unroll
     for (int j = 1; j < Tile::kColumns; ++j) max = fmaxf(max, scores[j]);
     max = fmaxf(max_[i], WarpReduce<kGroupLanes>(max, MaxOp()));
-    const float correction = expf(max_[i] - max);
+    const float subtracted = max == -INFINITY ? 0.0F : max;
+    const float correction = expf(max_[i] - subtracted);
     float total = 0;
 #pragma unroll
     for (int j = 0; j < Tile::kColumns; ++j) {
-      scores[j] = expf(scores[j] - max);
+      scores[j] = expf(scores[j] - subtracted);
       total += scores[j];
     }
     total_[i] = total_[i] * correction + WarpReduce<kGroupLanes>(total, SumOp());
@@ -143,10 +164,11 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) PlainForwardKernel(ForwardP
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tile::kRows;
   QueryBlock<T, Tile> block(params, first, DynamicShared<float>());
   const int64_t num_keys = params.sizes.EndOfKeys(first + Tile::kRows);
-  for (int64_t key = 0; key < num_keys; key += Tile::kRows) block.AddKeys(key);
+  int64_t key = params.sizes.FirstTileOfKeys(blockIdx.z, first, Tile::kRows);
+  for (; key < num_keys; key += Tile::kRows) block.AddKeys(key);
   block.StoreOutput();
   if (params.probabilities == nullptr) return;
-  for (int64_t key = 0; key < params.sizes.num_keys; key += Tile::kRows) {
+  for (key = 0; key < params.sizes.num_keys; key += Tile::kRows) {
     block.StoreProbabilities(key);
   }
 }

@@ -74,6 +74,7 @@ class WarpQueries {
   __device__ __forceinline__ void AddKeys(const T* keys, int64_t first_key) {
     StoreScores(keys);
     __syncwarp();
+    if (sizes_.documents.IsOn()) HideDocuments(first_key);
     bool rescales = false;
 #pragma unroll
     for (int r = 0; r < Tiles::kRowTiles; ++r) rescales |= UpdateRow(r, first_key);
@@ -115,7 +116,8 @@ class WarpQueries {
     for (int r = 0; r < Tiles::kRowTiles; ++r) {
       const int row = r * kFragment + lane % kFragment;
       if (lane >= kFragment) continue;
-      factors_[row] = dropout_.rule.scale / total_[r];
+      // A query that sees no key has no output.
+      factors_[row] = total_[r] == 0 ? 0.0F : dropout_.rule.scale / total_[r];
       if (first_ + row < sequence) {
         log_sum_exp[first_ + row] = max_[r] * kLn2 + logf(total_[r]);
       }
@@ -174,9 +176,26 @@ class WarpQueries {
     }
   }
 
+  // -infinity where a key lies before its query's document, in this lane's part of the scores.
+  __device__ __forceinline__ void HideDocuments(int64_t first_key) {
+    const int lane = threadIdx.x % kWarpSize;
+    const int column = lane / kFragment * kHalf;
+#pragma unroll 1
+    for (int r = 0; r < Tiles::kRowTiles; ++r) {
+      const int row = r * kFragment + lane % kFragment;
+      const int64_t query = min(first_ + row, sizes_.sequence - 1);
+      const int64_t first_shown = sizes_.documents.FirstKeyOf(blockIdx.z, query) - first_key;
+      const auto end = static_cast<int>(min(first_shown - column, int64_t{kHalf}));
+#pragma unroll 1
+      for (int i = 0; i < end; ++i) {
+        scores_[row * Tiles::kScoreStride + column + i] = -INFINITY;
+      }
+    }
+  }
+
   // One of this lane's rows: its half of the scores becomes probabilities under the maximum so far.
-  // Every query sees key 0, so the maximum is finite from the first tile on. True if older sums
-  // need a factor.
+  // A query that has seen no key yet, as those of a later document have not, has nothing to
+  // rescale. True if older sums need a factor.
   __device__ __forceinline__ bool UpdateRow(int r, int64_t first_key) {
     const int lane = threadIdx.x % kWarpSize;
     const int row = r * kFragment + lane % kFragment;
@@ -193,14 +212,15 @@ class WarpQueries {
       max = fmaxf(max, values[i]);
     }
     max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, kFragment));
+    const float subtracted = max == -INFINITY ? 0.0F : max;
     float total = 0;
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
-      values[i] = exp2f(values[i] - max);
+      values[i] = exp2f(values[i] - subtracted);
       total += values[i];
     }
     total += __shfl_xor_sync(kAllLanes, total, kFragment);
-    const float factor = exp2f(max_[r] - max);
+    const float factor = exp2f(max_[r] - subtracted);
     if (lane < kFragment) factors_[row] = factor;
     total_[r] = total_[r] * factor + total;
     max_[r] = max;
@@ -273,6 +293,7 @@ __global__ void __launch_bounds__(kTensorThreads, 1)
   // Blocks with many keys first.
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tiles::kQueries;
   const int64_t num_keys = sizes.EndOfKeys(first + Tiles::kQueries);
+  const int64_t first_key = sizes.FirstTileOfKeys(blockIdx.z, first, Tiles::kKeys);
 
   WarpQueries<Tiles> queries(shared, sizes, params.dropout, first);
   TileInFlight<T, Tiles::kQueries, Tiles::kWidth> q_rows;
@@ -280,10 +301,10 @@ __global__ void __launch_bounds__(kTensorThreads, 1)
                sizes.sequence, sizes.head_dim);
   q_rows.Put(reinterpret_cast<T*>(shared + Tiles::kQ));
   TileInFlight<T, Tiles::kKeys, Tiles::kWidth> rows;
-  rows.Fetch(k, 0, sizes.num_keys, sizes.head_dim);
+  rows.Fetch(k, first_key, sizes.num_keys, sizes.head_dim);
   rows.Put(k_tile);
   __syncthreads();
-  for (int64_t key = 0; key < num_keys; key += Tiles::kKeys) {
+  for (int64_t key = first_key; key < num_keys; key += Tiles::kKeys) {
     rows.Fetch(v, key, sizes.num_keys, sizes.head_dim);
     if (queries.Sees(key)) queries.AddKeys(k_tile, key);
     rows.Put(v_tile);

@@ -37,13 +37,14 @@ AttentionShape ShapeOf(const Args& args) {
           .scale = args.scale};
 }
 
-// Square and causal, from rows that lie one behind the other. The library's own dropout draws other
-// numbers than the masks of every layout are made of.
+// Square and causal, of one document a sample, from rows that lie one behind the other. The
+// library's own dropout draws other numbers than the masks of every layout are made of.
 template <typename Args>
 bool IsPlain(const Args& args) {
-  return args.dropout.probability == 0 && args.mask == base::AttentionMask::kCausal &&
-         args.key_sequence == args.sequence && args.query_rows == args.sequence &&
-         args.key_rows == args.sequence && args.kv_stride == args.qkv_stride;
+  return args.dropout.probability == 0 && !args.documents &&
+         args.mask == base::AttentionMask::kCausal && args.key_sequence == args.sequence &&
+         args.query_rows == args.sequence && args.key_rows == args.sequence &&
+         args.kv_stride == args.qkv_stride;
 }
 
 }  // namespace

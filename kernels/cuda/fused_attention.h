@@ -20,9 +20,9 @@ class FusedAttention {
       : library_(std::move(library)), deterministic_(deterministic) {}
 
   // Each enqueues its pass and returns true, or enqueues nothing and returns false where the
-  // library does not do it: parts of sequences, sums of gradients, fp32, stored probabilities,
-  // widths or addresses that are no multiple of 16 bytes, scratch too small for the smallest piece.
-  // Throws base::SystemError when a pass fails to start.
+  // library does not do it: parts of sequences, documents in them, dropout, sums of gradients,
+  // fp32, stored probabilities, widths or addresses that are no multiple of 16 bytes, scratch too
+  // small for the smallest piece. Throws base::SystemError when a pass fails to start.
   bool Forward(const LaunchContext& context, const AttentionForwardArgs& args);
   bool Backward(const LaunchContext& context, const AttentionBackwardArgs& args);
 

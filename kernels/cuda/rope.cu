@@ -1,6 +1,7 @@
 // Rotary position embedding (Su et al. 2021, arXiv:2104.09864), rotate-half form, in place.
 #include <numbers>
 
+#include "kernels/cuda/documents.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/types.cuh"
@@ -23,6 +24,7 @@ struct RopeParams {
   uint32_t sequence;
   int num_pairs;  // of the piece
   base::TokenPositions positions;
+  DocumentRule documents;
 };
 
 // A block takes rows in turn: the sines and cosines of its row go to shared memory, for all heads.
@@ -34,8 +36,10 @@ __global__ void __launch_bounds__(kThreads)
   const int packs_per_head = p.num_pairs / kSize;
   const int num_packs = packs_per_head * static_cast<int>(p.num_heads);
   for (int64_t row = blockIdx.x; row < p.num_rows; row += gridDim.x) {
-    const int64_t token = static_cast<uint32_t>(row) % p.sequence;
-    const auto position = static_cast<double>(PositionOf(p.positions, token));
+    const uint32_t sample = static_cast<uint32_t>(row) / p.sequence;
+    const int64_t token = static_cast<uint32_t>(row) - sample * p.sequence;
+    const auto position =
+        static_cast<double>(p.documents.PositionOf(sample, PositionOf(p.positions, token)));
     for (int i = static_cast<int>(threadIdx.x); i < p.num_pairs; i += kThreads) {
       const double turns = position * frequencies.turns[i];
       sincospif(static_cast<float>(2.0 * (turns - rint(turns))), &sines[i], &cosines[i]);
@@ -90,7 +94,8 @@ void Rope(const LaunchContext& context, const RopeArgs& args) {
                                  args.stride,
                                  static_cast<uint32_t>(args.sequence),
                                  static_cast<int>(num_pairs),
-                                 args.positions};
+                                 args.positions,
+                                 DocumentRuleOf(args.documents)};
       if (CanVectorize(kSize, {args.qk.data}, {half, args.stride})) {
         Launch("rope", RopeKernel<T, kSize>, shape, context.stream, params, frequencies);
       } else {

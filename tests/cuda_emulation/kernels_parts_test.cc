@@ -50,7 +50,7 @@ TEST_P(PartsKernelTest, RanksThatSeeAllKeysTogetherComputeTheWhole) {
 TEST_P(PartsKernelTest, AllPartsDropTheProbabilitiesThatTheWholeDrops) {
   for (const auto& [shape, num_ranks] : kCases) {
     for (const int ranks : {1, num_ranks}) {
-      const WholeAttention whole(GetParam(), shape, ranks, /*dropout_probability=*/0.3F);
+      const WholeAttention whole(GetParam(), shape, ranks, {.dropout_probability = 0.3F});
       ExpectRingIsWhole(backend_, whole);
       ExpectGatheredIsWhole(backend_, whole, AttentionStats::kLogSumExp);
       if (shape.sequence < 100) {
@@ -58,6 +58,25 @@ TEST_P(PartsKernelTest, AllPartsDropTheProbabilitiesThatTheWholeDrops) {
       }
     }
   }
+}
+
+TEST_P(PartsKernelTest, AllPartsTogetherComputeEachDocumentApart) {
+  for (const auto& [shape, num_ranks] : kCases) {
+    for (const int ranks : {1, num_ranks}) {
+      const WholeAttention whole(
+          GetParam(), shape, ranks,
+          {.dropout_probability = ranks == 1 ? 0.3F : 0.0F, .has_documents = true});
+      ExpectRingIsWhole(backend_, whole);
+      ExpectGatheredIsWhole(backend_, whole, AttentionStats::kLogSumExp);
+      if (shape.sequence < 100) {
+        ExpectGatheredIsWhole(backend_, whole, AttentionStats::kProbabilities);
+      }
+    }
+  }
+}
+
+TEST_P(PartsKernelTest, PositionsCountFromDocuments) {
+  ExpectPositionsCountFromDocuments(backend_, GetParam());
 }
 
 TEST_P(PartsKernelTest, TokensKeepTheirPositions) {

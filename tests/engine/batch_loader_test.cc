@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tessera::engine {
 namespace {
 
@@ -56,6 +58,35 @@ TEST(BatchLoaderTest, RanksThatSwapHeadsTakeNeighbours) {
                                     .context_kind = spec::ContextKind::kAllToAll};
   EXPECT_EQ(Load(parallel, {.context = 2}).tokens, (Tokens{904, 905}));
   EXPECT_EQ(Load(parallel, {.context = 2}).labels, (Tokens{905, 906}));
+}
+
+// The end of a document belongs to it, also where nothing but ends follow: of whole samples,
+// whichever tokens the rank holds. Where a sample ends it says nothing of the next.
+TEST(BatchLoaderTest, DocumentsBeginBehindTheTokenThatEndsOne) {
+  class Documents final : public NumberedSource {
+   public:
+    void Read(int64_t sample, int32_t* tokens) const override {
+      constexpr int32_t kEnd = 7;
+      const Tokens of_samples[] = {{1, 2, kEnd, 3, kEnd, kEnd, 4, kEnd, 5},
+                                   {kEnd, 1, 2, 3, 4, 5, 6, 1, 2}};
+      std::copy_n(of_samples[sample].begin(), 9, tokens);
+    }
+  };
+  const Documents source;
+  spec::TrainingSpec training{.global_batch_size = 2, .sequence_length = 8, .eod_token = 7};
+  const spec::ParallelSpec parallel{.context_parallel_size = 2, .micro_batch_size = 2};
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(BatchLoader(source, training, parallel, {.context = rank}).Load(0, 0).document_starts,
+              nullptr);
+    for (bool* const option : {&training.reset_position_ids, &training.reset_attention_mask}) {
+      *option = true;
+      BatchLoader loader(source, training, parallel, {.context = rank});
+      const int32_t* const starts = loader.Load(0, 0).document_starts;
+      EXPECT_EQ(Tokens(starts, starts + 16), (Tokens{0, 0, 0, 3, 3, 5, 6, 6,  //
+                                                     0, 1, 1, 1, 1, 1, 1, 1}));
+      *option = false;
+    }
+  }
 }
 
 }  // namespace

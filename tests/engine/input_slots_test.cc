@@ -13,16 +13,18 @@ constexpr int64_t kTokens = 5;
 
 TEST(InputSlotsTest, EachMicrobatchKeepsItsPlaceAndIsLoadedOnceAStep) {
   tessera::testing::CountingBackend backend;
-  InputSlots slots(backend, 3, kTokens);
+  InputSlots slots(backend, {.num_microbatches = 3, .tokens = kTokens, .document_starts = 2});
   int num_loads = 0;
-  std::vector<int32_t> loaded(2 * kTokens);  // as a loader's own memory: overwritten each time
+  std::vector<int32_t> loaded(2 * kTokens + 2);  // as a loader's own memory: overwritten each time
   const auto get = [&](int64_t consumed_samples, int microbatch) {
     return slots.Get(consumed_samples, microbatch, [&] {
       ++num_loads;
       for (size_t i = 0; i < loaded.size(); ++i) {
         loaded[i] = static_cast<int32_t>(1000 * consumed_samples + 100 * microbatch + i);
       }
-      return Microbatch{.tokens = loaded.data(), .labels = loaded.data() + kTokens};
+      return Microbatch{.tokens = loaded.data(),
+                        .labels = loaded.data() + kTokens,
+                        .document_starts = loaded.data() + 2 * kTokens};
     });
   };
   std::vector<Microbatch> places;
@@ -40,6 +42,8 @@ TEST(InputSlotsTest, EachMicrobatchKeepsItsPlaceAndIsLoadedOnceAStep) {
       EXPECT_EQ(place.tokens[kTokens - 1], first + kTokens - 1);
       EXPECT_EQ(place.labels[0], first + kTokens);
       EXPECT_EQ(place.labels[kTokens - 1], first + 2 * kTokens - 1);
+      EXPECT_EQ(place.document_starts[0], first + 2 * kTokens);
+      EXPECT_EQ(place.document_starts[1], first + 2 * kTokens + 1);
     }
   }
   EXPECT_EQ(num_loads, 9);

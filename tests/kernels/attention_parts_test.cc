@@ -38,11 +38,28 @@ TEST_P(AttentionPartsTest, RanksThatSeeAllKeysTogetherComputeTheWhole) {
 TEST_P(AttentionPartsTest, AllPartsDropTheProbabilitiesThatTheWholeDrops) {
   for (const auto& [shape, num_ranks] : kCases) {
     for (const int ranks : {1, num_ranks}) {
-      const WholeAttention whole(GetParam(), shape, ranks, /*dropout_probability=*/0.3F);
+      const WholeAttention whole(GetParam(), shape, ranks, {.dropout_probability = 0.3F});
       const auto backend = MakeCpuBackend(2);
       ExpectRingIsWhole(*backend, whole);
       for (const auto stats : {AttentionStats::kLogSumExp, AttentionStats::kProbabilities}) {
         ExpectGatheredIsWhole(*backend, whole, stats);
+      }
+    }
+  }
+}
+
+// With documents in the samples: alone and with dropout.
+TEST_P(AttentionPartsTest, AllPartsTogetherComputeEachDocumentApart) {
+  for (const auto& [shape, num_ranks] : kCases) {
+    for (const float dropout : {0.0F, 0.3F}) {
+      for (const int ranks : {1, num_ranks}) {
+        const WholeAttention whole(GetParam(), shape, ranks,
+                                   {.dropout_probability = dropout, .has_documents = true});
+        const auto backend = MakeCpuBackend(2);
+        ExpectRingIsWhole(*backend, whole);
+        for (const auto stats : {AttentionStats::kLogSumExp, AttentionStats::kProbabilities}) {
+          ExpectGatheredIsWhole(*backend, whole, stats);
+        }
       }
     }
   }

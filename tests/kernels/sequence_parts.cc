@@ -1,6 +1,9 @@
 #include "tests/kernels/sequence_parts.h"
 
+#include <algorithm>
+
 #include "cost_model/base/check.h"
+#include "tests/kernels/device_array.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -37,39 +40,63 @@ Doubles RowsOf(const Part& part, const Doubles& whole) {
   return rows;
 }
 
-Doubles Rotated(Backend& backend, DType dtype, const Part& part, const Doubles& rows) {
+Doubles Rotated(Backend& backend, DType dtype, const Part& part, const Doubles& rows,
+                const DocumentStarts& documents = {}) {
   const Doubles frequencies = {1.0, 0.3, 0.1, 0.01};
   const TypedArray qk(backend, dtype, rows);
   backend.Rope({.qk = qk,
                 .inverse_frequency = frequencies.data(),
-                .num_rows = kSamples * part.num_tokens,
+                .num_rows = static_cast<int64_t>(rows.size()) / kWidth,
                 .sequence = part.num_tokens,
                 .num_heads = kHeads,
                 .head_dim = kWidth / kHeads,
                 .stride = kWidth,
-                .positions = part.positions});
+                .positions = part.positions,
+                .documents = documents});
   return qk.Values();
 }
 
 // Tokens from `first_row` on, as a rank holds them that shares the tokens with others.
 Doubles WithPositions(Backend& backend, DType dtype, const Part& part, const TypedArray& table,
-                      const Doubles& rows, int64_t first_row) {
+                      const Doubles& rows, int64_t first_row,
+                      const DocumentStarts& documents = {}) {
   const TypedArray x(backend, dtype, Doubles(rows.begin() + first_row * kWidth, rows.end()));
   backend.PositionForward({.table = table,
                            .x = x,
-                           .num_rows = kSamples * part.num_tokens - first_row,
+                           .num_rows = static_cast<int64_t>(rows.size()) / kWidth - first_row,
                            .width = kWidth,
                            .first_row = first_row,
                            .sequence = part.num_tokens,
-                           .positions = part.positions});
+                           .positions = part.positions,
+                           .documents = documents});
   return x.Values();
 }
 
+using Ints = std::vector<int32_t>;
+
+// One document; four; three, of which the last is a token.
+Ints DocumentBegins() {
+  Ints begins;
+  for (const Ints& documents : {Ints{0}, Ints{0, 5, 6, 20}, Ints{0, 12, 23}}) {
+    for (int32_t token = 0; token < kSequence; ++token) {
+      begins.push_back(*std::prev(std::upper_bound(documents.begin(), documents.end(), token)));
+    }
+  }
+  return begins;
+}
+
+// The position of a row of the part; `begins` is empty or as DocumentBegins.
+int64_t PositionOf(const Part& part, const Ints& begins, int64_t row) {
+  const int64_t token = part.positions.Of(row % part.num_tokens);
+  return begins.empty() ? token : token - begins[row / part.num_tokens * kSequence + token];
+}
+
 // Each table row gets the sum of its tokens' gradients, in the order of the samples, in fp32.
-Doubles ExpectedTable(const Part& part, const Doubles& before, const Doubles& rows) {
+Doubles ExpectedTable(const Part& part, const Doubles& before, const Doubles& rows,
+                      const Ints& begins = {}) {
   Doubles table = before;
   for (int64_t row = 0; row < kSamples * part.num_tokens; ++row) {
-    const int64_t position = part.positions.Of(row % part.num_tokens);
+    const int64_t position = PositionOf(part, begins, row);
     for (int64_t c = 0; c < kWidth; ++c) {
       double& sum = table[position * kWidth + c];
       sum = static_cast<float>(sum + rows[row * kWidth + c]);
@@ -103,6 +130,42 @@ void ExpectTokensKeepTheirPositions(Backend& backend, DType dtype) {
                               .sequence = part.num_tokens,
                               .positions = part.positions});
     EXPECT_EQ(dtable.Values(), ExpectedTable(part, before, rows));
+  }
+}
+
+void ExpectPositionsCountFromDocuments(Backend& backend, DType dtype) {
+  const Ints begins = DocumentBegins();
+  const DeviceInts device_begins(backend, begins);
+  const DocumentStarts documents{.starts = device_begins, .sequence = kSequence};
+  const TypedArray table(backend, dtype, Random(dtype, kSequence * kWidth, 2));
+  const Doubles before = Random(DType::kFloat32, kSequence * kWidth, 3);
+  const Doubles whole = Random(dtype, kSamples * kSequence * kWidth, 1);
+  for (const Part& part : kParts) {
+    SCOPED_TRACE(base::Concat(part.num_tokens, " tokens of each sample"));
+    const Doubles rows = RowsOf(part, whole);
+    Doubles rotated, positioned;  // each row apart, as a token of a sample without documents
+    for (int64_t row = 0; row < kSamples * part.num_tokens; ++row) {
+      const Doubles one(rows.begin() + row * kWidth, rows.begin() + (row + 1) * kWidth);
+      const Part alone{1, {.late_shift = PositionOf(part, begins, row)}};
+      for (const double value : Rotated(backend, dtype, alone, one)) rotated.push_back(value);
+      for (const double value : WithPositions(backend, dtype, alone, table, one, 0)) {
+        positioned.push_back(value);
+      }
+    }
+    EXPECT_EQ(Rotated(backend, dtype, part, rows, documents), rotated);
+    for (const int64_t first_row : {int64_t{0}, part.num_tokens / 2, part.num_tokens + 1}) {
+      EXPECT_EQ(WithPositions(backend, dtype, part, table, rows, first_row, documents),
+                Doubles(positioned.begin() + first_row * kWidth, positioned.end()));
+    }
+    const TypedArray dx(backend, dtype, rows), dtable(backend, DType::kFloat32, before);
+    backend.PositionBackward({.dx = dx,
+                              .dtable = dtable,
+                              .num_rows = kSamples * part.num_tokens,
+                              .width = kWidth,
+                              .sequence = part.num_tokens,
+                              .positions = part.positions,
+                              .documents = documents});
+    EXPECT_EQ(dtable.Values(), ExpectedTable(part, before, rows, begins));
   }
 }
 

@@ -11,6 +11,12 @@ TEST_P(SequencePartsTest, TokensKeepTheirPositions) {
   }
 }
 
+TEST_P(SequencePartsTest, PositionsCountFromDocuments) {
+  for (const int num_threads : {1, 3}) {
+    ExpectPositionsCountFromDocuments(*MakeCpuBackend(num_threads), GetParam());
+  }
+}
+
 TEST_P(SequencePartsTest, RowsAreCopiedToEveryType) {
   for (const DType to : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     ExpectRowsAreCopied(*MakeCpuBackend(2), GetParam(), to);

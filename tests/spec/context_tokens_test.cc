@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace tessera::spec {
@@ -51,6 +52,23 @@ TEST(ContextTokensTest, ARankHoldsAnEarlyChunkAndALateOne) {
   EXPECT_EQ((std::vector<int64_t>{second[0], second[11], second[12], second[23]}),
             (std::vector<int64_t>{12, 23, 24, 35}));
   EXPECT_EQ(PositionsOf(Context(2, ContextKind::kAllToAll), 1).front(), 24);
+}
+
+// Of any position, also with the tokens from one on alone.
+TEST(ContextTokensTest, TheFirstTokenFromAPositionOnIsThatOfASearch) {
+  for (const auto kind : {ContextKind::kRing, ContextKind::kAllToAll}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      for (const int64_t skipped : {0, 5, 8, 11}) {
+        const base::TokenPositions positions =
+            ContextPositions(Context(3, kind), kSequence, rank).From(skipped);
+        for (int64_t position = 0; position < kSequence; ++position) {
+          int64_t first = 0;
+          while (first < kSequence / 3 && positions.Of(first) < position) ++first;
+          EXPECT_EQ(std::min(positions.FirstFrom(position), kSequence / 3), first) << position;
+        }
+      }
+    }
+  }
 }
 
 // Pairs of positions (query, key) of a part.

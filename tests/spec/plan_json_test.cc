@@ -79,6 +79,8 @@ Plan FullPlan() {
                    .seed = 18446744073709551615u,
                    .eod_token = 0,
                    .eod_mask_loss = true,
+                   .reset_position_ids = true,
+                   .reset_attention_mask = true,
                    .optimizer = {.lr = 0.01,
                                  .min_lr = 0.001,
                                  .lr_warmup_init = 0.002,

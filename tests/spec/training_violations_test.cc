@@ -68,14 +68,18 @@ TEST(TrainingViolationsTest, EveryBatchOfARampMustFormTheGroupsOfAnInterleavedSc
                                             Field(&Violation::available, 5))));
 }
 
-TEST(TrainingViolationsTest, AMaskBehindDocumentsNeedsTheTokenThatEndsThem) {
-  Layout layout;
-  layout.training.eod_mask_loss = true;
-  EXPECT_THAT(layout.Find(), Breaks("eod token"));
-  layout.training.eod_token = 99;
-  EXPECT_THAT(layout.Find(), IsEmpty());
-  layout.training.eod_token = 100;
-  EXPECT_THAT(layout.Find(), Breaks("eod token"));
+TEST(TrainingViolationsTest, WhatDocumentsChangeNeedsTheTokenThatEndsThem) {
+  for (bool TrainingSpec::*const option :
+       {&TrainingSpec::eod_mask_loss, &TrainingSpec::reset_position_ids,
+        &TrainingSpec::reset_attention_mask}) {
+    Layout layout;
+    layout.training.*option = true;
+    EXPECT_THAT(layout.Find(), Breaks("eod token"));
+    layout.training.eod_token = 99;
+    EXPECT_THAT(layout.Find(), IsEmpty());
+    layout.training.eod_token = 100;
+    EXPECT_THAT(layout.Find(), Breaks("eod token"));
+  }
 }
 
 TEST(TrainingViolationsTest, AWsdScheduleMustHaveADecayWithinItsSteps) {

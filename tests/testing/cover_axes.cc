@@ -125,6 +125,21 @@ std::vector<CoverValue> RecomputeValues() {
   return values;
 }
 
+// Token 0 ends documents: in one sample of four.
+std::vector<CoverValue> DocumentValues() {
+  const auto resets = [](bool positions, bool attention) {
+    return [=](CoverDraft& draft) {
+      draft.plan.training.eod_token = 0;
+      draft.plan.training.reset_position_ids = positions;
+      draft.plan.training.reset_attention_mask = attention;
+    };
+  };
+  return {{"whole", [](CoverDraft&) {}},
+          {"positions", resets(true, false)},
+          {"attention", resets(false, true)},
+          {"apart", resets(true, true)}};
+}
+
 std::vector<CoverAxis> ModelAxes() {
   return {
       {"family", {{"gpt", ChooseGpt}, {"llama", ChooseLlama}}},
@@ -141,6 +156,7 @@ std::vector<CoverAxis> ModelAxes() {
                    draft.plan.training.dropout = {
                        .hidden = 0.2, .attention = 0.3, .embedding = 0.1};
                  }),
+      {"documents", DocumentValues()},
   };
 }
 
