@@ -130,7 +130,7 @@ std::string DifferenceOfEnds(const RankWait& wait, int waiter, const Answers& ra
                       " called ", there.last);
 }
 
-std::string Difference(const RankWait& wait, const Answers& ranks) {
+std::string ProgressDifference(const RankWait& wait, const Answers& ranks) {
   const auto last_of = [&](int rank) {
     return ranks.at(static_cast<size_t>(rank))->groups.at(wait.group);
   };
@@ -227,7 +227,7 @@ std::string Diagnose(const RankWait& wait, int waiter, const Answers& ranks) {
   const std::vector<int> missing = RanksThatHaveNotCalled(wait, waiter, ranks);
   if (!missing.empty()) return HaveNot(wait, missing) + WhatItWaitsFor(missing.front(), ranks);
   const std::string difference = wait.op.kind == CommOp::Kind::kCollective
-                                     ? Difference(wait, ranks)
+                                     ? ProgressDifference(wait, ranks)
                                      : DifferenceOfEnds(wait, waiter, ranks);
   if (!difference.empty()) return difference;
   return "all ranks have come, their data has not: the two ends differ in size, type or tag, or "
