@@ -9,13 +9,14 @@
 namespace tessera::engine {
 namespace {
 
-constexpr int64_t kTokens = 5;
+constexpr int64_t kSlotTokens = 5;
 
 TEST(InputSlotsTest, EachMicrobatchKeepsItsPlaceAndIsLoadedOnceAStep) {
   tessera::testing::CountingBackend backend;
-  InputSlots slots(backend, {.num_microbatches = 3, .tokens = kTokens, .document_starts = 2});
+  InputSlots slots(backend, {.num_microbatches = 3, .tokens = kSlotTokens, .document_starts = 2});
   int num_loads = 0;
-  std::vector<int32_t> loaded(2 * kTokens + 2);  // as a loader's own memory: overwritten each time
+  std::vector<int32_t> loaded(2 * kSlotTokens +
+                              2);  // as a loader's own memory: overwritten each time
   const auto get = [&](int64_t consumed_samples, int microbatch) {
     return slots.Get(consumed_samples, microbatch, [&] {
       ++num_loads;
@@ -23,8 +24,8 @@ TEST(InputSlotsTest, EachMicrobatchKeepsItsPlaceAndIsLoadedOnceAStep) {
         loaded[i] = static_cast<int32_t>(1000 * consumed_samples + 100 * microbatch + i);
       }
       return Microbatch{.tokens = loaded.data(),
-                        .labels = loaded.data() + kTokens,
-                        .document_starts = loaded.data() + 2 * kTokens};
+                        .labels = loaded.data() + kSlotTokens,
+                        .document_starts = loaded.data() + 2 * kSlotTokens};
     });
   };
   std::vector<Microbatch> places;
@@ -39,11 +40,11 @@ TEST(InputSlotsTest, EachMicrobatchKeepsItsPlaceAndIsLoadedOnceAStep) {
       const Microbatch& place = places[static_cast<size_t>(microbatch)];
       const int64_t first = 1000 * consumed_samples + 100 * microbatch;
       EXPECT_EQ(place.tokens[0], first);
-      EXPECT_EQ(place.tokens[kTokens - 1], first + kTokens - 1);
-      EXPECT_EQ(place.labels[0], first + kTokens);
-      EXPECT_EQ(place.labels[kTokens - 1], first + 2 * kTokens - 1);
-      EXPECT_EQ(place.document_starts[0], first + 2 * kTokens);
-      EXPECT_EQ(place.document_starts[1], first + 2 * kTokens + 1);
+      EXPECT_EQ(place.tokens[kSlotTokens - 1], first + kSlotTokens - 1);
+      EXPECT_EQ(place.labels[0], first + kSlotTokens);
+      EXPECT_EQ(place.labels[kSlotTokens - 1], first + 2 * kSlotTokens - 1);
+      EXPECT_EQ(place.document_starts[0], first + 2 * kSlotTokens);
+      EXPECT_EQ(place.document_starts[1], first + 2 * kSlotTokens + 1);
     }
   }
   EXPECT_EQ(num_loads, 9);
