@@ -33,8 +33,7 @@ std::span<float> WeightsOf(const TrainState& state, const std::string& name) {
 
 // Trains on ranks whose weights `change(rank, state)` alters before step 2; returns how that ends.
 template <typename Change>
-std::string MessageOf(const spec::ParallelSpec& parallel, const Change& change) {
-  const spec::Plan plan = SmallPlan(parallel);
+std::string MessageOf(const spec::Plan& plan, const Change& change) {
   const testing::CountingSource source(plan.training.sequence_length, plan.model.vocab_size);
   std::vector<std::string> messages(static_cast<size_t>(plan.num_devices));
   testing::RunRanks(plan.num_devices, [&](Communicator& world) {
@@ -57,7 +56,7 @@ std::string MessageOf(const spec::ParallelSpec& parallel, const Change& change) 
 TEST(FaultFinderTest, NamesTheRankWhoseParameterIsNoNumber) {
   const spec::ParallelSpec parallel = {
       .tensor_parallel_size = 2, .pipeline_parallel_size = 2, .data_parallel_size = 2};
-  const std::string message = MessageOf(parallel, [](int rank, const TrainState& state) {
+  const std::string message = MessageOf(SmallPlan(parallel), [](int rank, const TrainState& state) {
     if (rank == 5) WeightsOf(state, "layers.2.mlp.down.weight")[3] = kFloatNan;
   });
   EXPECT_THAT(message,
@@ -66,11 +65,11 @@ TEST(FaultFinderTest, NamesTheRankWhoseParameterIsNoNumber) {
 }
 
 TEST(FaultFinderTest, FindsAParameterThatIsKeptInShards) {
-  const std::string message =
-      MessageOf({.data_parallel_size = 2, .zero_stage = 3}, [](int rank, const TrainState& state) {
-        ASSERT_TRUE(state.has_owned_weights_alone);
-        if (rank == 1) state.weights[0] = kFloatNan;
-      });
+  const spec::ParallelSpec parallel = {.data_parallel_size = 2, .zero_stage = 3};
+  const std::string message = MessageOf(SmallPlan(parallel), [](int rank, const TrainState& state) {
+    ASSERT_TRUE(state.has_owned_weights_alone);
+    if (rank == 1) state.weights[0] = kFloatNan;
+  });
   EXPECT_THAT(message, AllOf(HasSubstr("the parameter "), HasSubstr("on rank 1")));
 }
 
@@ -80,14 +79,43 @@ TEST(FaultFinderTest, NamesTheFirstLayerWhoseOutputOverflows) {
   for (const spec::ParallelSpec& parallel :
        {spec::ParallelSpec{}, spec::ParallelSpec{.pipeline_parallel_size = 2},
         spec::ParallelSpec{.tensor_parallel_size = 2, .recompute = spec::Recompute::kFull}}) {
-    const std::string message = MessageOf(parallel, [](int /*rank*/, const TrainState& state) {
-      for (const char* name : {"layers.2.mlp.up.weight", "layers.2.mlp.down.weight",
-                               "layers.3.mlp.up.weight", "layers.3.mlp.down.weight"}) {
-        std::ranges::fill(WeightsOf(state, name), 1e30F);
-      }
-    });
+    const std::string message =
+        MessageOf(SmallPlan(parallel), [](int /*rank*/, const TrainState& state) {
+          for (const char* name : {"layers.2.mlp.up.weight", "layers.2.mlp.down.weight",
+                                   "layers.3.mlp.up.weight", "layers.3.mlp.down.weight"}) {
+            std::ranges::fill(WeightsOf(state, name), 1e30F);
+          }
+        });
     EXPECT_THAT(message, AllOf(HasSubstr("the output of layer 2 in micro-batch 0 on rank"),
                                Not(HasSubstr("parameter"))));
+  }
+}
+
+// A forward pass whose numbers are all finite, the backward pass's not: the final norm lifts a
+// hidden state of 1e-8, which lies below its epsilon, by a weight of 1e38 to 1e33. The gradient of
+// a logit's weights, about 0.1, goes back through the same weight and 1 / sqrt(epsilon) = 316.
+TEST(FaultFinderTest, NamesTheLastLayerWhoseGradientOverflows) {
+  const auto scale = [](const TrainState& state, const std::string& name, float factor) {
+    for (float& weight : WeightsOf(state, name)) weight *= factor;
+  };
+  for (const spec::ParallelSpec& parallel :
+       {spec::ParallelSpec{}, spec::ParallelSpec{.pipeline_parallel_size = 2}}) {
+    spec::Plan plan = SmallPlan(parallel);
+    plan.model.tied_embeddings = false;
+    const std::string message = MessageOf(plan, [&](int /*rank*/, const TrainState& state) {
+      for (const char* table : {"embedding.word.weight", "embedding.position.weight"}) {
+        scale(state, table, 1e-6F);
+      }
+      for (int layer = 0; layer < 4; ++layer) {
+        const std::string prefix = base::Concat("layers.", layer);
+        scale(state, prefix + ".attention.output.weight", 0);
+        scale(state, prefix + ".mlp.down.weight", 0);
+      }
+      std::ranges::fill(WeightsOf(state, "final_norm.weight"), 1e38F);
+      scale(state, "output.weight", 100);
+    });
+    EXPECT_THAT(message, AllOf(HasSubstr("the gradient of layers.3."),
+                               HasSubstr(base::Concat("on rank ", plan.num_devices - 1))));
   }
 }
 
