@@ -60,12 +60,6 @@ std::vector<Violation> FindEngineLimits(const ModelSpec& model, const TrainingSp
   }
   if (model.moe) AddExpertLimits(model, parallel, limits);
   AddModelLimits(model, limits);
-  const bool has_router_losses =
-      model.moe && (model.moe->auxiliary_loss_coefficient > 0 || model.moe->z_loss_coefficient > 0);
-  if (training.eod_mask_loss && has_router_losses) {
-    Refuse("losses of routers beside a loss that masks tokens (eod_mask_loss) are not executed yet",
-           limits);
-  }
   const Precision precision = training.precision;
   if (precision == Precision::kFp8 || precision == Precision::kFp4) {
     Refuse(base::Concat("precision ", ToString(precision),

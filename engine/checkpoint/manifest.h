@@ -15,8 +15,9 @@
 
 namespace tessera::engine {
 
-// Version 1 lacks skipped steps and the loss scale, which count as none.
-inline constexpr int kCheckpointFormatVersion = 2;
+// Version 1 lacks skipped steps and the loss scale, which count as none, version 2 the recent
+// losses.
+inline constexpr int kCheckpointFormatVersion = 3;
 inline constexpr int kOldestCheckpointFormatVersion = 1;
 
 enum class StateKind : uint8_t { kWeight, kM, kV };  // Adam's first and second moment

@@ -159,6 +159,19 @@ Piece ReadPiece(ObjectReader& object) {
   return piece;
 }
 
+RecentSteps ReadRecent(ObjectReader& object) {
+  RecentSteps recent{.losses = {}, .num_skipped_in_a_row = object.GetCount("skipped_in_a_row")};
+  const Json& losses = object.Get("recent_losses");
+  if (!losses.is_array()) object.Fail("recent_losses", losses.type_name(), "an array");
+  for (const Json& loss : losses) {
+    if (!loss.is_number()) {
+      object.Fail("recent_losses", PrintableName(loss.dump()), "numbers");
+    }
+    recent.losses.push_back(loss.get<double>());
+  }
+  return recent;
+}
+
 TrainProgress ReadProgress(ObjectReader& object, int64_t format_version) {
   TrainProgress progress = {.step = object.GetCount("step"),
                             .consumed_samples = object.GetCount("consumed_samples")};
@@ -170,6 +183,7 @@ TrainProgress ReadProgress(ObjectReader& object, int64_t format_version) {
   }
   progress.loss_scale = {.value = object.GetLossScale("loss_scale"),
                          .num_good_steps = object.GetCount("loss_scale_good_steps")};
+  if (format_version >= 3) progress.recent = ReadRecent(object);
   return progress;
 }
 
@@ -208,6 +222,8 @@ std::string WriteManifest(const Manifest& manifest) {
                                 {"consumed_samples", progress.consumed_samples},
                                 {"loss_scale", progress.loss_scale.value},
                                 {"loss_scale_good_steps", progress.loss_scale.num_good_steps},
+                                {"skipped_in_a_row", progress.recent.num_skipped_in_a_row},
+                                {"recent_losses", progress.recent.losses},
                                 {"seed", manifest.seed},
                                 {"training", manifest.training},
                                 {"files", std::move(files)},

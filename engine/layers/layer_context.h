@@ -19,7 +19,10 @@ struct LossTarget {
   // The same of the losses of routers, times their coefficients.
   double* balance_sum = nullptr;
   double* router_z_sum = nullptr;
-  float grad_scale = 1;  // gradients are of grad_scale times all of these sums
+  // Gradients are of these times the sums: the one of the loss, whose mean may leave tokens out,
+  // and that of the routers' losses, which are of all tokens.
+  float grad_scale = 1;
+  float router_grad_scale = 1;
 };
 
 struct LayerContext {

@@ -112,7 +112,7 @@ Buffer Router::Backward(Buffer& tokens, const RouterStash& stash,
        .normalize = moe_.normalized_router_weights,
        .balance_coefficient = static_cast<float>(moe_.auxiliary_loss_coefficient),
        .z_coefficient = static_cast<float>(moe_.z_loss_coefficient),
-       .grad_scale = loss.grad_scale});
+       .grad_scale = loss.router_grad_scale});
   Buffer dtokens = context_.LocalTokens();
   LinearDataGradient(context_, linear, dlogits.array(), weight_.weight, dtokens.array());
   LinearWeightGradient(context_, linear, dlogits, tokens, weight_.grad);

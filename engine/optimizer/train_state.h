@@ -10,12 +10,20 @@
 
 namespace tessera::engine {
 
+// What the next step is judged by (StepGuard).
+struct RecentSteps {
+  std::vector<double> losses;        // of the last steps that were applied, the newest last
+  int64_t num_skipped_in_a_row = 0;  // of the steps since
+  bool operator==(const RecentSteps&) const = default;
+};
+
 // Where a run stands.
 struct TrainProgress {
   int64_t step = 0;               // optimizer steps done
   int64_t num_skipped_steps = 0;  // of these, that updated nothing
   int64_t consumed_samples = 0;   // position in the data
   LossScale loss_scale;           // of fp16
+  RecentSteps recent;
   bool operator==(const TrainProgress&) const = default;
 };
 

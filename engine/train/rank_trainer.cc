@@ -192,7 +192,7 @@ Microbatch RankTrainer::LoadMicrobatch(int microbatch) {
 }
 
 int64_t RankTrainer::CountTargets() {
-  if (!plan_.training.eod_mask_loss) return batch_size_ * plan_.training.sequence_length;
+  if (!plan_.training.eod_mask_loss) return NumTokens();
   StepSums mine;
   for (int microbatch = 0; TellsLoss() && microbatch < num_microbatches_; ++microbatch) {
     mine.num_targets += CountTargetsIn(LoadMicrobatch(microbatch), context_.shape.tokens);
@@ -228,6 +228,7 @@ void RankTrainer::RunPasses() {
 
 void RankTrainer::BeginSums() {
   loss_.grad_scale = static_cast<float>(scaler_.scale() / static_cast<double>(num_targets_));
+  loss_.router_grad_scale = static_cast<float>(scaler_.scale() / static_cast<double>(NumTokens()));
   const DeviceSums zeros;
   backend_.CopyToDevice(device_sums(), &zeros, sizeof(zeros));
 }
@@ -254,7 +255,7 @@ StepMeeting RankTrainer::MeetRanks(bool stop_requested) {
 // Every rank sees the same sums: all throw, skip or go on.
 bool RankTrainer::Judge(const StepMeeting& meeting, StepResult& result) {
   const StepSums& sums = meeting.sums;
-  const auto num_tokens = static_cast<double>(batch_size_ * plan_.training.sequence_length);
+  const auto num_tokens = static_cast<double>(NumTokens());
   result.loss = sums.loss / static_cast<double>(num_targets_);
   result.balance_loss = sums.balance_loss / num_tokens;
   result.router_z_loss = sums.router_z_loss / num_tokens;
@@ -299,7 +300,8 @@ HostState RankTrainer::EmptyState(HostState::Parts parts) {
   host.state().progress = {.step = step_,
                            .num_skipped_steps = num_skipped_,
                            .consumed_samples = consumed_samples_,
-                           .loss_scale = scaler_.state()};
+                           .loss_scale = scaler_.state(),
+                           .recent = guard_.recent()};
   return host;
 }
 
@@ -334,6 +336,7 @@ void RankTrainer::SetProgress(const TrainProgress& progress) {
   num_skipped_ = progress.num_skipped_steps;
   consumed_samples_ = progress.consumed_samples;
   scaler_.Restore(progress.loss_scale);
+  guard_ = StepGuard(guard_.options(), progress.recent);
 }
 
 spec::StageMemory RankTrainer::MeasuredMemory() const {

@@ -70,7 +70,7 @@ class RankTrainer {
   void UseGraphs() { step_graph_.emplace(backend_, host_world_); }
 
   // What to do from now on with a step whose numbers are no numbers, or far off.
-  void SetGuard(const GuardOptions& options) { guard_ = StepGuard(options); }
+  void SetGuard(const GuardOptions& options) { guard_ = StepGuard(options, guard_.recent()); }
 
   // One optimizer step over the next global batch. Collective. `stop_requested` of any rank is
   // reported to all. The host waits for the device twice, at the end: for the sums that all ranks
@@ -156,6 +156,7 @@ class RankTrainer {
                   const ForwardOnlyRunner::Observer& observer);
   // Whether this rank tells the others the loss of its tokens, as one of its tensor group does.
   bool TellsLoss() const { return stages_.back().has_head && groups_.coord.tensor == 0; }
+  int64_t NumTokens() const { return batch_size_ * plan_.training.sequence_length; }
   // Tokens of the global batch that count in its loss. Collective where some are masked.
   int64_t CountTargets();
   // From the first forward pass to this rank's share of the squared gradient norm.

@@ -21,18 +21,19 @@ SpikeAction SpikeActionFromString(const std::string& text) {
 }
 
 double StepGuard::MeanLoss() const {
-  return std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(losses_.size());
+  const std::vector<double>& losses = recent_.losses;
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
 }
 
 std::string StepGuard::SpikeIn(double loss, double grad_norm) const {
   if (options_.spike_grad_norm > 0 && grad_norm > options_.spike_grad_norm) {
     return base::Concat("the gradient norm of ", grad_norm, " is above ", options_.spike_grad_norm);
   }
-  if (options_.spike_loss_factor <= 0 || losses_.size() < kFewestLosses) return "";
+  if (options_.spike_loss_factor <= 0 || recent_.losses.size() < kFewestLosses) return "";
   const double mean = MeanLoss();
   if (loss <= options_.spike_loss_factor * mean) return "";
   return base::Concat("the loss of ", loss, " is above ", options_.spike_loss_factor, " x ", mean,
-                      ", the mean of the last ", losses_.size(), " steps");
+                      ", the mean of the last ", recent_.losses.size(), " steps");
 }
 
 Judgement StepGuard::Judge(double loss, double grad_norm) {
@@ -48,11 +49,11 @@ Judgement StepGuard::Judge(double loss, double grad_norm) {
     }
   }
   if (judgement.verdict == Verdict::kApply) {
-    num_skipped_in_a_row_ = 0;
-    losses_.push_back(loss);
-    if (losses_.size() > kNumRecentLosses) losses_.pop_front();
+    recent_.num_skipped_in_a_row = 0;
+    recent_.losses.push_back(loss);
+    if (recent_.losses.size() > kNumRecentLosses) recent_.losses.erase(recent_.losses.begin());
   } else if (judgement.verdict == Verdict::kSkip &&
-             ++num_skipped_in_a_row_ > options_.most_skipped_steps) {
+             ++recent_.num_skipped_in_a_row > options_.most_skipped_steps) {
     judgement.verdict = Verdict::kStop;
     judgement.reason +=
         base::Concat(", after ", options_.most_skipped_steps, " steps in a row that were skipped");

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
+#include <utility>
+
+#include "engine/optimizer/train_state.h"
 
 namespace tessera::engine {
 
@@ -33,22 +35,26 @@ struct Judgement {
 class StepGuard {
  public:
   // Losses of applied steps whose mean a loss is held against; with fewer than the second number
-  // none is a spike. A resumed run begins to collect them anew.
+  // none is a spike.
   static constexpr size_t kNumRecentLosses = 100;
   static constexpr size_t kFewestLosses = 5;
 
-  explicit StepGuard(const GuardOptions& options) : options_(options) {}
+  // Goes on from the steps before, of which a guard with other options may have judged.
+  explicit StepGuard(const GuardOptions& options, RecentSteps recent = {})
+      : options_(options), recent_(std::move(recent)) {}
 
   // Judges the next step. The same numbers give every rank the same judgement.
   Judgement Judge(double loss, double grad_norm);
+
+  const GuardOptions& options() const { return options_; }
+  const RecentSteps& recent() const { return recent_; }
 
  private:
   std::string SpikeIn(double loss, double grad_norm) const;
   double MeanLoss() const;
 
   GuardOptions options_;
-  std::deque<double> losses_;
-  int64_t num_skipped_in_a_row_ = 0;
+  RecentSteps recent_;
 };
 
 }  // namespace tessera::engine

@@ -164,7 +164,7 @@ TEST_F(CheckpointChoiceTest, ACheckpointsOwnFolderIsTakenAsItIs) {
 // It is whole: to go on from an older one would lose work without need.
 TEST_F(CheckpointChoiceTest, ACheckpointOfALaterFormatIsNoDamage) {
   std::string manifest = Read(3, "manifest.json");
-  const std::string version = "\"format_version\": 2";
+  const std::string version = "\"format_version\": 3";
   manifest.replace(manifest.find(version), version.size(), "\"format_version\": 9");
   Write(3, "manifest.json", manifest);
   const std::string model = Read(3, "model.json");

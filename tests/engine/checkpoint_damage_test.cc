@@ -133,7 +133,8 @@ Manifest ManifestOfStep3() {
   manifest.progress = {.step = 3,
                        .num_skipped_steps = 2,
                        .consumed_samples = 24,
-                       .loss_scale = {.value = 512, .num_good_steps = 1}};
+                       .loss_scale = {.value = 512, .num_good_steps = 1},
+                       .recent = {.losses = {0.1, 1e-300}, .num_skipped_in_a_row = 1}};
   manifest.seed = 1;
   manifest.training = "t";
   return manifest;
@@ -144,8 +145,21 @@ constexpr char kManifestOfVersion1[] = R"({"format": "tessera-checkpoint", "form
   "step": 3, "consumed_samples": 24, "seed": 1, "training": "t", "files": [], "parameters": [],
   "pieces": []})";
 
+// As version 2 wrote it.
+constexpr char kManifestOfVersion2[] = R"({"format": "tessera-checkpoint", "format_version": 2,
+  "step": 3, "num_skipped_steps": 2, "consumed_samples": 24, "loss_scale": 512.0,
+  "loss_scale_good_steps": 1, "seed": 1, "training": "t", "files": [], "parameters": [],
+  "pieces": []})";
+
+TEST(CheckpointDamageTest, AManifestOfVersion2HasNoRecentLosses) {
+  Manifest expected = ManifestOfStep3();
+  expected.progress.recent = {};
+  EXPECT_EQ(ParseManifest(kManifestOfVersion2, "m"), expected);
+}
+
 TEST(CheckpointDamageTest, AManifestOfVersion1HasNoSkippedStepsAndNoLossScale) {
   Manifest expected = ManifestOfStep3();
+  expected.progress.recent = {};
   expected.progress.num_skipped_steps = 0;
   expected.progress.loss_scale = {};
   EXPECT_EQ(ParseManifest(kManifestOfVersion1, "m"), expected);
@@ -165,8 +179,11 @@ TEST(CheckpointDamageTest, ManifestsOfOtherKindsAreRefusedByKey) {
     text.replace(text.find(from), from.size(), to);
     return ConfigErrorOf([&] { ParseManifest(text, path); });
   };
-  EXPECT_THAT(error_with("\"format_version\": 2", "\"format_version\": 3"),
-              AllOf(HasSubstr(path), HasSubstr("/format_version"), HasSubstr("found 3")));
+  EXPECT_THAT(error_with("\"format_version\": 3", "\"format_version\": 4"),
+              AllOf(HasSubstr(path), HasSubstr("/format_version"), HasSubstr("found 4")));
+  EXPECT_THAT(error_with("0.1,", "\"x\","), HasSubstr("/recent_losses"));
+  EXPECT_THAT(error_with("\"skipped_in_a_row\": 1", "\"skipped_in_a_row\": -1"),
+              HasSubstr("/skipped_in_a_row"));
   EXPECT_THAT(error_with("tessera-checkpoint", "other"), HasSubstr("/format"));
   EXPECT_THAT(error_with("\"step\": 3", "\"step\": -3"), HasSubstr("/step"));
   EXPECT_THAT(error_with("\"step\": 3", "\"step\": 3, \"stop\": 4"), HasSubstr("/stop"));

@@ -7,6 +7,7 @@
 
 #include "engine/train/rank_trainer.h"
 #include "tests/testing/conformance_plans.h"
+#include "tests/testing/expert_plans.h"
 #include "tests/testing/run_ranks.h"
 #include "tests/testing/trained_model.h"
 
@@ -214,6 +215,38 @@ TEST_P(DocumentTrainingTest, SamplesOfOneDocumentTrainAsWithoutTheOptionsToTheBi
       EXPECT_EQ(with.weights.at(name).values, tensor.values) << name;
     }
   }
+}
+
+// Of all tokens, whatever the loss leaves out: with or without its mask they add the same to every
+// gradient.
+TEST(DocumentExpertsTest, LossesOfRoutersDoNotDependOnTheMask) {
+  const WrittenSource source = SamplesWithEnds({{1, 2, 3, 4}, {8}});
+  const auto gradients = [&](bool is_masked, double coefficient) {
+    spec::Plan plan = ExpertPlans().front().plan;
+    plan.parallel = {};
+    plan.num_devices = 1;
+    plan.model.moe->auxiliary_loss_coefficient = coefficient;
+    plan.model.moe->z_loss_coefficient = coefficient;
+    plan.training = {.global_batch_size = 2,
+                     .sequence_length = 16,
+                     .steps = 1,
+                     .precision = spec::Precision::kFp32,
+                     .eod_token = kEnd,
+                     .eod_mask_loss = is_masked};
+    return Train(plan, source).first_gradients;
+  };
+  const GlobalTensors with_mask = gradients(true, 1), with_mask_alone = gradients(true, 0);
+  const GlobalTensors without = gradients(false, 1), without_alone = gradients(false, 0);
+  double largest = 0;
+  for (const auto& [name, tensor] : without) {
+    for (size_t i = 0; i < tensor.values.size(); ++i) {
+      const float expected = tensor.values[i] - without_alone.at(name).values[i];
+      largest = std::max(largest, std::abs(double{expected}));
+      ASSERT_NEAR(with_mask.at(name).values[i] - with_mask_alone.at(name).values[i], expected, 2e-6)
+          << name << " " << i;
+    }
+  }
+  EXPECT_GT(largest, 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DocumentTrainingTest, ::testing::ValuesIn(Models()),

@@ -168,6 +168,19 @@ TEST_F(ExactResumeTest, CheckpointsWrittenBehindTheTrainingGoOnBitForBit) {
   }
 }
 
+// A loss is held against those of at least five steps: of the sixth step the resumed run knows
+// three by its checkpoint alone.
+TEST_F(ExactResumeTest, WhatASpikeIsHeldAgainstGoesOn) {
+  engine::TrainOptions options = Options(ModelNamed("gpt", ConformancePlans()), {});
+  options.guard = {.on_spike = engine::SpikeAction::kSkip, .spike_loss_factor = 0.1};
+  ExpectExactResume(options, "spikes");
+  const engine::TrainProgress progress =
+      CheckpointReader(CheckpointAt("spikes-resumed", 2 * kHalf)).manifest().progress;
+  EXPECT_EQ(progress.num_skipped_steps, 1);
+  EXPECT_EQ(progress.recent.losses.size(), 5U);
+  EXPECT_EQ(progress.recent.num_skipped_in_a_row, 1);
+}
+
 TEST_F(ExactResumeTest, EveryPrecisionGoesOnBitForBit) {
   const spec::ModelSpec qwen = ModelNamed("qwen", ConformancePlans());
   for (const auto precision : {spec::Precision::kBf16, spec::Precision::kFp16}) {

@@ -137,7 +137,10 @@ std::vector<CoverValue> DocumentValues() {
   return {{"whole", [](CoverDraft&) {}},
           {"positions", resets(true, false)},
           {"attention", resets(false, true)},
-          {"apart", resets(true, true)}};
+          {"apart", [=](CoverDraft& draft) {
+             resets(true, true)(draft);
+             draft.plan.training.eod_mask_loss = true;
+           }}};
 }
 
 std::vector<CoverAxis> ModelAxes() {
