@@ -4,14 +4,13 @@
 
 #include "cost_model/base/math.h"
 #include "cost_model/matmul_cost.h"
+#include "cost_model/number_bytes.h"
 #include "cost_model/spec/efficiency.h"
 #include "cost_model/spec/op_list.h"
 
 namespace tessera::cost_model {
 namespace {
 
-constexpr double kMaskBytes = 1;  // an element
-constexpr double kFloatBytes = 4;
 // Query rows, and keys, that a fused kernel works on at a time.
 constexpr int64_t kBlock = 128;
 
@@ -138,10 +137,10 @@ KernelTime UnfusedScoresTime(const AttentionShape& shape, bool backward, const R
   double num_kernels = 1;
   if (!spec::FusesSoftmax(runtime, shape.batch_heads, shape.keys)) {
     // Scaling, mask and softmax in fp32; there and back from a narrower type.
-    bytes = (softmax_passes + 4) * kFloatBytes + kMaskBytes;
+    bytes = (softmax_passes + 4) * kFp32Bytes + kMaskBytes;
     num_kernels += 2;
-    if (element_bytes < kFloatBytes) {
-      bytes += 2 * (element_bytes + kFloatBytes);
+    if (element_bytes < kFp32Bytes) {
+      bytes += 2 * (element_bytes + kFp32Bytes);
       num_kernels += 2;
     }
   }

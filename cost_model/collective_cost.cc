@@ -11,7 +11,7 @@
 namespace tessera::cost_model {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 // What a way of communicating asks of the two levels of the network.
 struct Demand {
@@ -55,7 +55,7 @@ Bandwidth RingBandwidth(double bytes, const GroupPlacement& placement, const Net
 double SecondsOf(const Demand& demand, const Network& network) {
   const double bytes_s =
       demand.is_serial ? demand.intra_s + demand.inter_s : std::max(demand.intra_s, demand.inter_s);
-  double least_s = kNever;
+  double least_s = kImpossible;
   for (const spec::ProtocolSpec& protocol : network.protocols) {
     least_s = std::min(least_s, demand.intra_messages * protocol.intra_node_latency_s +
                                     demand.inter_messages * protocol.inter_node_latency_s +
@@ -83,8 +83,8 @@ double HierarchicalSeconds(int passes, double bytes, const GroupPlacement& place
                            const Network& network) {
   const double local = placement.ranks_per_node;
   const double nodes = placement.num_nodes;
-  if (nodes == 1 || local == 1) return kNever;  // it is a ring
-  if (!network.cluster.collectives.hierarchical) return kNever;
+  if (nodes == 1 || local == 1) return kImpossible;  // it is a ring
+  if (!network.cluster.collectives.hierarchical) return kImpossible;
   const Bandwidth bandwidth = RingBandwidth(bytes, placement, network);
   return SecondsOf({.intra_messages = passes * (local - 1),
                     .inter_messages = passes * (nodes - 1),
@@ -111,7 +111,7 @@ void AddTreesOverNodes(double bytes, const GroupPlacement& placement, const Netw
 
 double TreeSeconds(double bytes, const GroupPlacement& placement, const Network& network) {
   const double efficiency = network.cluster.collectives.tree_efficiency;
-  if (efficiency == 0) return kNever;
+  if (efficiency == 0) return kImpossible;
   const Bandwidth bandwidth = RingBandwidth(bytes, placement, network);
   Demand demand;
   if (placement.ranks_per_node > 1) {
@@ -136,10 +136,10 @@ bool HasNvls(const GroupPlacement& placement, const Network& network) {
 
 double NvlsAllReduceSeconds(double bytes, const GroupPlacement& placement, const Network& network) {
   const spec::CollectiveSpec& collectives = network.cluster.collectives;
-  if (!HasNvls(placement, network)) return kNever;
+  if (!HasNvls(placement, network)) return kImpossible;
   const double local_s = NvlsSeconds(bytes * (1 + 1.0 / placement.ranks_per_node), 2, network);
   if (placement.num_nodes == 1) return collectives.overhead_s + local_s;
-  if (collectives.tree_efficiency == 0) return kNever;
+  if (collectives.tree_efficiency == 0) return kImpossible;
   Demand demand;
   AddTreesOverNodes(bytes, placement, network, RingBandwidth(bytes, placement, network), demand);
   const double messages_s = demand.inter_messages * network.cluster.inter_node.latency_s;
@@ -147,7 +147,7 @@ double NvlsAllReduceSeconds(double bytes, const GroupPlacement& placement, const
 }
 
 double NvlsHalfSeconds(double bytes, const GroupPlacement& placement, const Network& network) {
-  if (!HasNvls(placement, network) || placement.num_nodes > 1) return kNever;
+  if (!HasNvls(placement, network) || placement.num_nodes > 1) return kImpossible;
   const double size = placement.size;
   return network.cluster.collectives.overhead_s +
          NvlsSeconds(bytes * (size - 1) / size, 1, network);

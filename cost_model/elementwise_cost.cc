@@ -1,14 +1,12 @@
 #include "cost_model/elementwise_cost.h"
 
+#include "cost_model/number_bytes.h"
 #include "cost_model/spec/op_list.h"
 
 namespace tessera::cost_model {
 namespace {
 
 using base::OpKind;
-
-constexpr double kMaskBytes = 1;
-constexpr double kFp32Bytes = 4;
 
 // What comes on top of a fused operation's own bytes and kernel.
 struct Extra {

@@ -4,13 +4,13 @@
 #include <bit>
 
 #include "cost_model/base/math.h"
+#include "cost_model/number_bytes.h"
 #include "cost_model/spec/efficiency.h"
 #include "cost_model/spec/op_list.h"
 
 namespace tessera::cost_model {
 namespace {
 
-constexpr double kFp32Bytes = 4;
 // A part of a split inner dimension is at least so long: shorter ones are all prologue.
 constexpr int64_t kLeastSplitK = 128;
 

@@ -6,9 +6,6 @@
 namespace tessera::cost_model {
 namespace {
 
-constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kMomentBytes = 8;  // AdamW's m and v in fp32
-
 // Bytes of the optimizer state that are master weights.
 int64_t MasterBytes(const spec::TrainingSpec& training, const spec::ParallelSpec& parallel,
                     const spec::RuntimeSpec& runtime, const StageParts& parts) {

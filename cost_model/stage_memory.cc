@@ -10,9 +10,6 @@
 namespace tessera::cost_model {
 namespace {
 
-constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kMomentBytes = 8;  // AdamW's m and v in fp32
-
 // Elements behind Tessera's bytes.
 struct HeldElements {
   int64_t weights = 0;

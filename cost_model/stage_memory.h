@@ -8,6 +8,9 @@
 
 namespace tessera::cost_model {
 
+inline constexpr int64_t kFloatBytes = 4;
+inline constexpr int64_t kMomentBytes = 8;  // AdamW's m and v in fp32
+
 // What differs between stages, in numbers.
 struct StageParts {
   spec::StateBytes state;         // Tessera's, spec::StateBytesOf

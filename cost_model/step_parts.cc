@@ -81,8 +81,8 @@ bool IsLikeTheOneBefore(const StepParts& parts, size_t i) {
          (parts.recomputed.empty() || parts.recomputed[i] == parts.recomputed[i - 1]);
 }
 
-std::vector<BlockCost> StageCosts(JobCosts& costs, const spec::ParallelSpec& parallel,
-                                  const StepParts& parts) {
+std::vector<BlockCost> CostsOfStages(JobCosts& costs, const spec::ParallelSpec& parallel,
+                                     const StepParts& parts) {
   const BlockCosts& blocks = costs.BlocksOf(parallel);
   const bool keeps_some = !parts.recomputed.empty();
   const BlockCosts& kept = keeps_some ? costs.BlocksOf(parallel, spec::Recompute::kNone) : blocks;
@@ -127,7 +127,7 @@ StepParts MakeStepParts(JobCosts& costs, const spec::ParallelSpec& parallel) {
   const MicrobatchCost& microbatch = costs.MicrobatchOf(parallel);
   StepParts parts = MakeStepLayers(job, parallel);
   parts.groups = MakeLayoutGroups(parallel);
-  parts.costs = StageCosts(costs, parallel, parts);
+  parts.costs = CostsOfStages(costs, parallel, parts);
   parts.transfer_s = TransferSeconds(costs, parallel, parts.groups, microbatch.transfer_bytes);
   SetUpdates(costs, parallel, parts);
   AddShardingCosts(costs, parallel, parts);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost_model/elementwise_cost.h"
+#include "cost_model/number_bytes.h"
 #include "cost_model/op_cost.h"
 #include "cost_model/overlap.h"
 #include "cost_model/spec/flat_layout.h"
@@ -11,7 +12,6 @@
 namespace tessera::cost_model {
 namespace {
 
-constexpr double kFp32Bytes = 4;
 constexpr double kScalarBytes = 8;
 
 double GradientBytes(const JobCosts& costs, const spec::ParallelSpec& parallel) {

@@ -71,9 +71,9 @@ constexpr struct {
                 {"moe_router_topk", "topk"},
                 {"expert_model_parallel_size", "moe_expert_parallel_size"}};
 
-class Writer {
+class DeepspeedWriter {
  public:
-  Writer(const spec::Plan& plan, const spec::RuntimeSpec& runtime)
+  DeepspeedWriter(const spec::Plan& plan, const spec::RuntimeSpec& runtime)
       : plan_(plan), parallel_(plan.parallel), command_(MegatronCommandOf(plan, runtime)) {}
 
   Emission Write() && {
@@ -313,7 +313,7 @@ class Writer {
 }  // namespace
 
 Emission EmitDeepspeed(const spec::Plan& plan, const spec::RuntimeSpec& runtime) {
-  return Writer(plan, runtime).Write();
+  return DeepspeedWriter(plan, runtime).Write();
 }
 
 }  // namespace tessera::planner

@@ -16,9 +16,9 @@ namespace {
 using base::Concat;
 
 // Collects the file and what the program cannot do.
-class Writer {
+class TorchtitanWriter {
  public:
-  explicit Writer(const spec::Plan& plan) : plan_(plan), parallel_(plan.parallel) {}
+  explicit TorchtitanWriter(const spec::Plan& plan) : plan_(plan), parallel_(plan.parallel) {}
 
   Emission Write() && {
     CheckLayout();
@@ -314,6 +314,6 @@ class Writer {
 
 }  // namespace
 
-Emission EmitTorchtitan(const spec::Plan& plan) { return Writer(plan).Write(); }
+Emission EmitTorchtitan(const spec::Plan& plan) { return TorchtitanWriter(plan).Write(); }
 
 }  // namespace tessera::planner

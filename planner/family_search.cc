@@ -12,7 +12,6 @@
 namespace tessera::planner {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;
 
 }  // namespace

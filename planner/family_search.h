@@ -18,6 +18,8 @@
 
 namespace tessera::planner {
 
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
 // A way in which a step may end, and its place among those of the mesh.
 struct PlacedFinish {
   Finish finish;

@@ -24,8 +24,6 @@ bool DependsOnChoices(const std::string& constraint) {
          std::end(kConstraints);
 }
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 class Searcher {
  public:
   Searcher(const Request& request, cost_model::JobCosts& costs, int num_rows, int num_meshes)

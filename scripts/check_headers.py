@@ -4,7 +4,8 @@
     check_headers.py BUILD_FOLDER [ROOT]
 
 A header with a source file of the same name is proven by the build, as long as that file includes
-it first: this is checked by reading. The others are compiled alone, syntax only, with the flags that
+it first, which is checked by reading, and is not compiled behind another one (TESSERA_UNITY). The
+others are compiled alone, syntax only, with the flags that
 BUILD_FOLDER/compile_commands.json has for the nearest source file that g++ or its like compiles: CUDA's
 are those of the emulation. Where benchmarks or CUDA files are not built so, their headers are left out:
 the library that they include may not be there.
@@ -12,7 +13,6 @@ the library that they include may not be there.
 
 import concurrent.futures
 import fnmatch
-import json
 import os
 import pathlib
 import re
@@ -20,6 +20,7 @@ import shlex
 import subprocess
 import sys
 
+import compile_commands
 import source_tree
 
 # Headers that lean on a library which may be missing: a pattern of files that are built where it is not.
@@ -72,9 +73,8 @@ def compile_alone(header, entry, root):
 
 
 def find_problems(build, root, jobs):
-    commands = json.loads((build / "compile_commands.json").read_text())
     entries = {}
-    for entry in commands:
+    for entry in compile_commands.load(build):
         path = pathlib.Path(entry["directory"], entry["file"])
         command = entry.get("command") or " ".join(entry["arguments"])
         if path.is_relative_to(root) and not re.search(r"(^|[ /])nvcc ", command):
@@ -85,9 +85,9 @@ def find_problems(build, root, jobs):
     for header in headers:
         sources = [header.with_suffix(suffix) for suffix in (".cc", ".cu")]
         source = next((path for path in sources if path in entries), None)
-        if source is None:
+        if source is None or not entries[source]["leads"]:
             alone.append(header)
-        elif not includes_first(source, header, root):
+        if source is not None and not includes_first(source, header, root):
             problems.append(f"{source}: its own header is not its first include")
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         said = pool.map(lambda header: compile_alone(header, nearest_entry(header, entries), root),

@@ -4,11 +4,11 @@
     check_tests_built.py BUILD_FOLDER [ROOT]
 """
 
-import json
 import pathlib
 import re
 import sys
 
+import compile_commands
 import source_tree
 
 SWITCHED_OFF = re.compile(r"\b(?:TEST|TEST_F|TEST_P|TYPED_TEST)\(\s*(\w+)\s*,\s*(DISABLED_\w+)"
@@ -17,7 +17,7 @@ SWITCHED_OFF = re.compile(r"\b(?:TEST|TEST_F|TEST_P|TYPED_TEST)\(\s*(\w+)\s*,\s*
 
 def find_problems(build, root):
     compiled = {pathlib.Path(entry["directory"], entry["file"]).resolve()
-                for entry in json.loads((build / "compile_commands.json").read_text())}
+                for entry in compile_commands.load(build)}
     tests = [path for path in source_tree.code_files(root)
              if path.parts[0] == "tests" and path.name.endswith("_test.cc")]
     # The emulation is for some processors, and not for every sanitizer: all of it or nothing.

@@ -30,8 +30,11 @@ if ((${#files[@]} == 0)); then
   exit 0
 fi
 echo "tidy: ${#files[@]} files"
+# One command a file, also where a build joins several.
+mkdir -p "$build/tidy"
+scripts/compile_commands.py "$build" > "$build/tidy/compile_commands.json"
 # GCC's warning flags mean nothing to clang.
 printf '%s\0' "${files[@]}" |
-  xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$build" --warnings-as-errors='*' \
+  xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$build/tidy" --warnings-as-errors='*' \
     --extra-arg=-Wno-unknown-warning-option 2>&1 |
   { grep -vE '^[0-9]+ warnings? generated' || true; }

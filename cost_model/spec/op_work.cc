@@ -11,7 +11,7 @@ using base::OpKind;
 using base::OpRecord;
 
 constexpr double kFp32Bytes = 4;
-constexpr double kIndexBytes = 4;  // int32
+constexpr double kInt32Bytes = 4;
 
 double Dim(const OpRecord& record, size_t i) { return static_cast<double>(record.dims[i]); }
 bool KeepsProbabilities(const OpRecord& record) {
@@ -91,7 +91,7 @@ double AttentionBytes(const OpRecord& record, double element_bytes, bool backwar
 constexpr double kRouterPasses = 3;
 
 // Times that an element-wise operation touches its [rows, width] operand.
-double Passes(const OpRecord& record) {
+double PassesOf(const OpRecord& record) {
   switch (record.kind) {
     case OpKind::kLayerNormForward:
     case OpKind::kRmsNormForward:
@@ -175,7 +175,7 @@ double MemoryBytesOf(const OpRecord& record, int64_t element_bytes) {
     case OpKind::kRouterBackward:
       return kRouterPasses * elements * kFp32Bytes;
     case OpKind::kExpertCount:  // the choices of every row
-      return Dim(record, 0) * Dim(record, 2) * kIndexBytes;
+      return Dim(record, 0) * Dim(record, 2) * kInt32Bytes;
     // Every routed row and every token once, whichever side is read.
     case OpKind::kTokenPermute:
     case OpKind::kTokenUnpermute:
@@ -216,7 +216,7 @@ double MemoryBytesOf(const OpRecord& record, int64_t element_bytes) {
     case OpKind::kSumBlocks:
       return (Dim(record, 1) + 1) * Dim(record, 0) * bytes;
     default:
-      return Passes(record) * elements * bytes;
+      return PassesOf(record) * elements * bytes;
   }
 }
 

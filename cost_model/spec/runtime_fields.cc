@@ -4,8 +4,6 @@
 namespace tessera::spec {
 namespace {
 
-constexpr Presence kOptional = Presence::kOptional;
-
 void VisitRuntimeMemory(FieldVisitor& fields, RuntimeSpec& runtime) {
   fields.Flag("autograd", runtime.autograd, kOptional);
   fields.Flag("keeps_gathered_inputs", runtime.keeps_gathered_inputs, kOptional);

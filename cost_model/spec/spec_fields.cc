@@ -3,7 +3,6 @@
 namespace tessera::spec {
 namespace {
 
-constexpr Presence kOptional = Presence::kOptional;
 constexpr NumberRange kShare = {.minimum = 0, .maximum = 1};
 
 void VisitRopeScaling(FieldVisitor& fields, RopeScaling& scaling) {

@@ -7,6 +7,8 @@
 
 namespace tessera::spec {
 
+inline constexpr Presence kOptional = Presence::kOptional;
+
 void VisitModel(FieldVisitor& fields, ModelSpec& model);
 void VisitCluster(FieldVisitor& fields, ClusterSpec& cluster);
 // Every key of a plan's training section is there, but those of dropout may be absent.

@@ -13,7 +13,7 @@ namespace {
 
 using base::Concat;
 using base::ConfigError;
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFormatName = "tessera-checkpoint";
@@ -21,12 +21,12 @@ constexpr const char* kFormatName = "tessera-checkpoint";
 // One JSON object that is read key by key; Done fails for keys that nobody asked for.
 class ObjectReader {
  public:
-  ObjectReader(const Json& value, std::string pointer, const std::string& path)
+  ObjectReader(const JsonValue& value, std::string pointer, const std::string& path)
       : value_(value), pointer_(std::move(pointer)), path_(path) {
     if (!value.is_object()) Fail("", value.type_name(), "an object");
   }
 
-  const Json& Get(const char* key) {
+  const JsonValue& Get(const char* key) {
     const auto found = value_.find(key);
     if (found == value_.end()) Fail(key, "no such key", "a value");
     read_.insert(key);
@@ -35,7 +35,7 @@ class ObjectReader {
 
   // A whole number from 0.
   int64_t GetCount(const char* key) {
-    const Json& value = Get(key);
+    const JsonValue& value = Get(key);
     if (!value.is_number_unsigned() ||
         value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       Fail(key, PrintableName(value.dump()), "a whole number from 0");
@@ -45,7 +45,7 @@ class ObjectReader {
 
   // What fp16 multiplies its loss with: none as 0.
   double GetLossScale(const char* key) {
-    const Json& value = Get(key);
+    const JsonValue& value = Get(key);
     const bool is_scale = value.is_number() &&
                           (value.get<double>() == 0 || value.get<double>() >= 1) &&
                           value.get<double>() <= std::numeric_limits<float>::max();
@@ -54,7 +54,7 @@ class ObjectReader {
   }
 
   uint64_t GetUnsigned(const char* key) {
-    const Json& value = Get(key);
+    const JsonValue& value = Get(key);
     if (!value.is_number_unsigned()) {
       Fail(key, PrintableName(value.dump()), "a whole number from 0");
     }
@@ -62,7 +62,7 @@ class ObjectReader {
   }
 
   std::string GetString(const char* key) {
-    const Json& value = Get(key);
+    const JsonValue& value = Get(key);
     if (!value.is_string()) Fail(key, value.type_name(), "a string");
     return value.get<std::string>();
   }
@@ -86,7 +86,7 @@ class ObjectReader {
   // Calls read(element) for each object of an array.
   template <typename Read>
   void ForEachObject(const char* key, const Read& read) {
-    const Json& value = Get(key);
+    const JsonValue& value = Get(key);
     if (!value.is_array()) Fail(key, value.type_name(), "an array");
     for (size_t i = 0; i < value.size(); ++i) {
       ObjectReader element(value[i], Concat(pointer_, "/", key, "/", i), path_);
@@ -107,7 +107,7 @@ class ObjectReader {
   }
 
  private:
-  const Json& value_;
+  const JsonValue& value_;
   const std::string pointer_;
   const std::string& path_;
   std::set<std::string> read_;
@@ -125,9 +125,9 @@ CheckpointFile ReadFile(ObjectReader& object) {
 
 CheckpointParameter ReadParameter(ObjectReader& object) {
   CheckpointParameter parameter = {.name = object.GetString("name"), .shape = {}};
-  const Json& shape = object.Get("shape");
+  const JsonValue& shape = object.Get("shape");
   if (!shape.is_array()) object.Fail("shape", shape.type_name(), "an array");
-  for (const Json& size : shape) {
+  for (const JsonValue& size : shape) {
     if (!size.is_number_unsigned()) {
       object.Fail("shape", PrintableName(size.dump()), "whole numbers from 0");
     }
@@ -217,7 +217,8 @@ std::string WriteManifest(const Manifest& manifest) {
 }
 
 Manifest ParseManifest(const std::string& text, const std::string& path) {
-  const Json document = Json::parse(text, /*callback=*/nullptr, /*allow_exceptions=*/false);
+  const JsonValue document =
+      JsonValue::parse(text, /*callback=*/nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded()) throw ConfigError(path, "", "broken JSON", "a manifest");
   ObjectReader object(document, "", path);
   if (object.GetString("format") != kFormatName) {
@@ -251,8 +252,8 @@ void RequireSameModel(const spec::ModelSpec& found, const spec::ModelSpec& expec
   comparable.name = found.name;
   comparable.init_standard_deviation = found.init_standard_deviation;
   if (comparable == found) return;
-  const Json found_keys = Json::parse(spec::WriteModel(found)).flatten();
-  const Json expected_keys = Json::parse(spec::WriteModel(comparable)).flatten();
+  const JsonValue found_keys = JsonValue::parse(spec::WriteModel(found)).flatten();
+  const JsonValue expected_keys = JsonValue::parse(spec::WriteModel(comparable)).flatten();
   for (const auto& [key, value] : expected_keys.items()) {
     const auto other = found_keys.find(key);
     if (other == found_keys.end() || *other != value) {

@@ -12,8 +12,6 @@ namespace {
 using base::Concat;
 using base::ConfigError;
 
-constexpr int64_t kLengthBytes = 8;
-
 struct TypeEntry {
   std::string_view text;
   int64_t size_bytes;
@@ -39,23 +37,23 @@ constexpr std::array<TypeEntry, 15> kTypes = {{{"BOOL", 1},
 // Length of the JSON, checked against the file and the format's limit.
 int64_t HeaderBytes(std::span<const std::byte> file, const std::string& path) {
   const auto file_bytes = static_cast<int64_t>(file.size());
-  if (file_bytes < kLengthBytes) {
+  if (file_bytes < kHeaderLengthBytes) {
     throw ConfigError(path, "offset 0", Concat("a file of ", file_bytes, " bytes"),
                       "the eight bytes of a safetensors header length");
   }
   uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, file.data(), kLengthBytes);
+  std::memcpy(&header_bytes, file.data(), kHeaderLengthBytes);
   if (header_bytes > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes)) {
     throw ConfigError(path, "offset 0", Concat("header length ", header_bytes),
                       Concat("at most ", kMaxSafetensorsHeaderBytes, " (a safetensors file)"));
   }
-  if (static_cast<int64_t>(header_bytes) > file_bytes - kLengthBytes) {
+  if (static_cast<int64_t>(header_bytes) > file_bytes - kHeaderLengthBytes) {
     throw ConfigError(path, "offset 0",
                       Concat("a header of ", header_bytes, " bytes in a file of ", file_bytes),
                       "a header inside the file (is it truncated?)");
   }
-  if (header_bytes == 0 || file[kLengthBytes] != std::byte{'{'}) {
-    throw ConfigError(path, Concat("offset ", kLengthBytes), "no '{'", "the JSON header");
+  if (header_bytes == 0 || file[kHeaderLengthBytes] != std::byte{'{'}) {
+    throw ConfigError(path, Concat("offset ", kHeaderLengthBytes), "no '{'", "the JSON header");
   }
   return static_cast<int64_t>(header_bytes);
 }
@@ -124,10 +122,10 @@ std::optional<SafetensorsType> SafetensorsTypeFromString(std::string_view text) 
 
 SafetensorsHeader ParseSafetensorsHeader(std::span<const std::byte> file, const std::string& path) {
   const int64_t header_bytes = HeaderBytes(file, path);
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes,
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kHeaderLengthBytes,
                               static_cast<size_t>(header_bytes));
   SafetensorsHeader header = ParseSafetensorsJson(text, path);
-  header.data_begin_bytes = kLengthBytes + header_bytes;
+  header.data_begin_bytes = kHeaderLengthBytes + header_bytes;
   const int64_t data_bytes = static_cast<int64_t>(file.size()) - header.data_begin_bytes;
   for (const SafetensorsTensor& tensor : header.tensors) CheckTensor(tensor, data_bytes, path);
   std::sort(header.tensors.begin(), header.tensors.end(),

@@ -15,6 +15,8 @@
 
 namespace tessera::engine {
 
+inline constexpr int64_t kHeaderLengthBytes = 8;  // of the length before the JSON
+
 enum class SafetensorsType : uint8_t {
   kBool,
   kU8,

@@ -10,15 +10,14 @@ namespace {
 
 using base::Concat;
 using base::ConfigError;
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 
-constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kDataAlignmentBytes = 8;
 constexpr const char* kMetadataKey = "__metadata__";
 
 // Builds the header while the text is parsed. No document in between: a hostile header of 100 MB
 // must not cost gigabytes, and repeated keys, which a document would hide, are seen.
-class HeaderHandler final : public nlohmann::json_sax<Json> {
+class HeaderHandler final : public nlohmann::json_sax<JsonValue> {
  public:
   explicit HeaderHandler(const std::string& path) : path_(path) {}
 
@@ -131,8 +130,8 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { Fail(value ? "true" : "false", Expected()); }
   bool binary(binary_t&) override { Fail("binary data", Expected()); }
 
-  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
-    throw ConfigError(path_, Concat("offset ", kLengthBytes + static_cast<int64_t>(position)),
+  bool parse_error(size_t position, const std::string&, const JsonValue::exception&) override {
+    throw ConfigError(path_, Concat("offset ", kHeaderLengthBytes + static_cast<int64_t>(position)),
                       "broken JSON in the header", "a safetensors header");
   }
 
@@ -178,7 +177,7 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
 
 SafetensorsHeader ParseSafetensorsJson(std::string_view text, const std::string& path) {
   HeaderHandler handler(path);
-  Json::sax_parse(text.begin(), text.end(), &handler);
+  JsonValue::sax_parse(text.begin(), text.end(), &handler);
   return handler.Take();
 }
 
@@ -199,10 +198,11 @@ std::string BuildSafetensorsHeader(const std::vector<SafetensorsTensor>& tensors
     members.push_back({tensor.name, std::move(entry)});
   }
   std::string text = document.dump();
-  while ((kLengthBytes + static_cast<int64_t>(text.size())) % kDataAlignmentBytes != 0) text += ' ';
+  while ((kHeaderLengthBytes + static_cast<int64_t>(text.size())) % kDataAlignmentBytes != 0)
+    text += ' ';
   const uint64_t header_bytes = text.size();
-  std::string header(kLengthBytes, '\0');
-  std::memcpy(header.data(), &header_bytes, kLengthBytes);
+  std::string header(kHeaderLengthBytes, '\0');
+  std::memcpy(header.data(), &header_bytes, kHeaderLengthBytes);
   return header + text;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 using base::Concat;
 using base::ConfigError;
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 
 // Also keeps an index from reaching outside its own folder.
 bool IsPlainFileName(const std::string& name) {
@@ -19,8 +19,8 @@ bool IsPlainFileName(const std::string& name) {
 }  // namespace
 
 std::map<std::string, std::string> ReadSafetensorsIndex(const std::string& path) {
-  const Json document =
-      Json::parse(ReadWholeFile(path), /*callback=*/nullptr, /*allow_exceptions=*/false);
+  const JsonValue document =
+      JsonValue::parse(ReadWholeFile(path), /*callback=*/nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded()) throw ConfigError(path, "", "broken JSON", "an index of shards");
   if (!document.is_object() || !document.contains("weight_map") ||
       !document["weight_map"].is_object() || document["weight_map"].empty()) {
@@ -39,7 +39,8 @@ std::map<std::string, std::string> ReadSafetensorsIndex(const std::string& path)
 
 std::string BuildSafetensorsIndex(const std::map<std::string, std::string>& weight_map,
                                   int64_t total_bytes) {
-  const Json document = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", weight_map}};
+  const JsonValue document = {{"metadata", {{"total_size", total_bytes}}},
+                              {"weight_map", weight_map}};
   return document.dump(2) + "\n";
 }
 

@@ -9,6 +9,7 @@
 #include "engine/checkpoint/hugging_face.h"
 #include "engine/checkpoint/llmc_model.h"
 #include "engine/cli/checkpoint_report.h"
+#include "engine/cli/output_options.h"
 
 namespace tessera::engine {
 namespace {
@@ -29,7 +30,7 @@ constexpr const char* kCheckpointExamples = R"(Examples:
 A checkpoint of one layout is read by any other (tessera train --resume, --init checkpoint:DIR):
 no conversion is needed to go on with other tensor, pipeline or data parallel sizes.)";
 
-constexpr const char* kInspectExamples = R"(Examples:
+constexpr const char* kCheckpointInspectExamples = R"(Examples:
   tessera checkpoint inspect runs/gpt2                  (the newest complete checkpoint in it)
   tessera checkpoint inspect runs/gpt2/step_00000100 --tensors
   tessera checkpoint inspect hf:gpt2-export --format json
@@ -76,23 +77,16 @@ std::string_view MarkOf(const std::string& path) {
 
 std::string WithoutMark(const std::string& path) { return path.substr(MarkOf(path).size()); }
 
-void AddOutputOptions(CLI::App& command, CheckpointFlags& flags) {
-  command.add_option("--format", flags.format, "How results are printed")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
-  command.add_flag("--quiet", flags.quiet, "No progress and no notes: the result and errors only");
-}
-
-void AddInspectCommand(CLI::App& checkpoint, int& exit_code) {
+void AddInspectCheckpoint(CLI::App& checkpoint, int& exit_code) {
   CLI::App* const command =
       checkpoint.add_subcommand("inspect", "Show what a checkpoint or a model's folder holds");
-  command->footer(kInspectExamples);
+  command->footer(kCheckpointInspectExamples);
   // Owned by the option parser's callback, which outlives this function.
   const auto flags = std::make_shared<CheckpointFlags>();
   command->add_option("path", flags->path, "A checkpoint, a save folder, hf:DIR or a .safetensors")
       ->required();
   command->add_flag("--tensors", flags->list_tensors, "List every tensor with its shape");
-  AddOutputOptions(*command, *flags);
+  AddOutputOptions(*command, flags->format, flags->quiet);
   command->callback([flags, &exit_code] {
     const CheckpointSummary summary = SummarizeCheckpoint(WithoutMark(flags->path));
     PrintSummary(summary, flags->list_tensors, flags->format == "json");
@@ -107,7 +101,7 @@ void AddVerifyCommand(CLI::App& checkpoint, int& exit_code) {
   // Owned by the option parser's callback, which outlives this function.
   const auto flags = std::make_shared<CheckpointFlags>();
   command->add_option("path", flags->path, "A checkpoint, a save folder, or hf:DIR")->required();
-  AddOutputOptions(*command, *flags);
+  AddOutputOptions(*command, flags->format, flags->quiet);
   command->callback([flags, &exit_code] {
     const Verification result = VerifyCheckpoint(WithoutMark(flags->path));
     PrintVerification(result, flags->format == "json");
@@ -171,7 +165,7 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
                          "and out");
   checkpoint->footer(kCheckpointExamples);
   checkpoint->require_subcommand(1);
-  AddInspectCommand(*checkpoint, exit_code);
+  AddInspectCheckpoint(*checkpoint, exit_code);
   AddVerifyCommand(*checkpoint, exit_code);
   AddConvertCommand(*checkpoint, exit_code);
 }

@@ -1,6 +1,5 @@
 #include "engine/cli/checkpoint_report.h"
 
-#include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/hugging_face.h"
+#include "engine/cli/text_rows.h"
 
 namespace tessera::engine {
 namespace {
@@ -63,12 +63,6 @@ CheckpointSummary SummarizeSafetensors(const std::string& path) {
     summary.data_bytes += static_cast<int64_t>(file->file_bytes().size());
   }
   return summary;
-}
-
-template <typename Value>
-void PrintRow(std::string_view name, const Value& value) {
-  constexpr int kNameWidth = 20;
-  std::cout << std::left << std::setw(kNameWidth) << name << value << '\n';
 }
 
 std::string ModelText(const spec::ModelSpec& model) {
@@ -134,23 +128,27 @@ void PrintSummary(const CheckpointSummary& summary, bool list_tensors, bool as_j
     std::cout << ToJson(summary).dump(2) << '\n';
     return;
   }
-  PrintRow("path", summary.path);
-  PrintRow("form", summary.training ? "native checkpoint" : "Hugging Face safetensors");
+  PrintNamed(std::cout, "path", summary.path);
+  PrintNamed(std::cout, "form",
+             summary.training ? "native checkpoint" : "Hugging Face safetensors");
   if (summary.training) {
     const TrainProgress& progress = summary.training->progress;
-    PrintRow("step", progress.step);
-    if (progress.num_skipped_steps > 0) PrintRow("skipped steps", progress.num_skipped_steps);
-    PrintRow("consumed samples", progress.consumed_samples);
-    if (progress.loss_scale.value > 0) PrintRow("loss scale", progress.loss_scale.value);
-    PrintRow("seed", summary.training->seed);
-    if (!summary.training->text.empty()) PrintRow("training", summary.training->text);
-    PrintRow("optimizer state", summary.training->has_optimizer_state ? "yes" : "no");
+    PrintNamed(std::cout, "step", progress.step);
+    if (progress.num_skipped_steps > 0)
+      PrintNamed(std::cout, "skipped steps", progress.num_skipped_steps);
+    PrintNamed(std::cout, "consumed samples", progress.consumed_samples);
+    if (progress.loss_scale.value > 0)
+      PrintNamed(std::cout, "loss scale", progress.loss_scale.value);
+    PrintNamed(std::cout, "seed", summary.training->seed);
+    if (!summary.training->text.empty()) PrintNamed(std::cout, "training", summary.training->text);
+    PrintNamed(std::cout, "optimizer state", summary.training->has_optimizer_state ? "yes" : "no");
   }
-  if (summary.model) PrintRow("model", ModelText(*summary.model));
-  PrintRow("parameters",
-           base::Concat(summary.num_elements, " in ", summary.tensors.size(), " tensors"));
-  PrintRow("data", base::Concat(summary.data_bytes, " bytes in ", summary.num_files,
-                                summary.num_files == 1 ? " file" : " files"));
+  if (summary.model) PrintNamed(std::cout, "model", ModelText(*summary.model));
+  PrintNamed(std::cout, "parameters",
+             base::Concat(summary.num_elements, " in ", summary.tensors.size(), " tensors"));
+  PrintNamed(std::cout, "data",
+             base::Concat(summary.data_bytes, " bytes in ", summary.num_files,
+                          summary.num_files == 1 ? " file" : " files"));
   if (!list_tensors) return;
   for (const TensorSummary& tensor : summary.tensors) {
     std::cout << "  " << PrintableName(tensor.name) << "  " << tensor.type << ' '

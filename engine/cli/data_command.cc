@@ -9,6 +9,7 @@
 #include "cost_model/base/error.h"
 #include "engine/cli/data_report.h"
 #include "engine/cli/interrupt.h"
+#include "engine/cli/output_options.h"
 #include "engine/data/data_format.h"
 #include "engine/data/dataset_builder.h"
 #include "engine/data/dataset_summary.h"
@@ -40,7 +41,7 @@ byte-level BPE as of GPT-2 or Llama 3); sentencepiece:FILE, or FILE.model. --app
 documents with <|endoftext|>, <|end_of_text|>, </s> or <eos>, whichever the vocabulary has, or with
 --eod-token. No other special token is added.)";
 
-constexpr const char* kInspectExamples = R"(Examples:
+constexpr const char* kDataInspectExamples = R"(Examples:
   tessera data inspect corpus                 (corpus.bin and corpus.idx)
   tessera data inspect book.txt               (bytes as tokens)
   tessera data inspect corpus --tokenizer gpt2:gpt2/ --documents 5 --tokens 100
@@ -70,13 +71,6 @@ struct InspectFlags {
   std::string format = "table";
   bool quiet = false;
 };
-
-void AddOutputOptions(CLI::App& command, std::string& format, bool& quiet) {
-  command.add_option("--format", format, "How results are printed")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
-  command.add_flag("--quiet", quiet, "No progress and no notes: the result and errors only");
-}
 
 void AddTokenizerOptions(CLI::App& command, TokenizerOptions& tokenizer) {
   command
@@ -151,10 +145,10 @@ void AddBuildCommand(CLI::App& data, int& exit_code) {
   });
 }
 
-void AddInspectCommand(CLI::App& data, int& exit_code) {
+void AddInspectData(CLI::App& data, int& exit_code) {
   CLI::App* const command = data.add_subcommand(
       "inspect", "Show header, token type, counts and first tokens of a token file");
-  command->footer(kInspectExamples);
+  command->footer(kDataInspectExamples);
   // Owned by the option parser's callback, which outlives this function.
   const auto flags = std::make_shared<InspectFlags>();
   command->add_option("path", flags->path, "A token file, or the prefix of a .bin and .idx pair")
@@ -193,7 +187,7 @@ void AddDataCommand(CLI::App& app, int& exit_code) {
   data->footer(kDataExamples);
   data->require_subcommand(1);
   AddBuildCommand(*data, exit_code);
-  AddInspectCommand(*data, exit_code);
+  AddInspectData(*data, exit_code);
 }
 
 }  // namespace tessera::engine

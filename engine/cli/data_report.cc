@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <iomanip>
 #include <iostream>
 #include <string>
 #include <string_view>
 
 #include "cost_model/base/check.h"
+#include "engine/cli/text_rows.h"
 #include "engine/data/data_format.h"
 #include "engine/data/dataset_report_json.h"
 
@@ -18,12 +18,6 @@ namespace {
 constexpr double kMegabyte = 1e6;
 constexpr double kTerminalInterval_s = 0.1;
 constexpr double kLogInterval_s = 2.0;
-
-template <typename Value>
-void PrintRow(std::string_view name, const Value& value) {
-  constexpr int kNameWidth = 24;
-  std::cout << std::left << std::setw(kNameWidth) << name << value << '\n';
-}
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -63,14 +57,17 @@ void PrintBuildResult(const BuildResult& result, bool as_json) {
     std::cout << ToJson(result) << '\n';
     return;
   }
-  PrintRow("tokens", base::Concat(result.bin_path, " (", ToString(result.token_type), ")"));
-  PrintRow("index", result.idx_path);
-  PrintRow("input files", result.num_inputs);
-  PrintRow("input bytes", result.input_bytes);
-  PrintRow("documents", result.num_documents);
-  if (result.num_empty_documents > 0) PrintRow("left out, empty", result.num_empty_documents);
-  PrintRow("tokens written", result.num_tokens);
-  PrintRow("tokenizer", base::Concat(result.tokenizer, ", vocabulary ", result.vocab_size));
+  PrintNamed(std::cout, "tokens",
+             base::Concat(result.bin_path, " (", ToString(result.token_type), ")"));
+  PrintNamed(std::cout, "index", result.idx_path);
+  PrintNamed(std::cout, "input files", result.num_inputs);
+  PrintNamed(std::cout, "input bytes", result.input_bytes);
+  PrintNamed(std::cout, "documents", result.num_documents);
+  if (result.num_empty_documents > 0)
+    PrintNamed(std::cout, "left out, empty", result.num_empty_documents);
+  PrintNamed(std::cout, "tokens written", result.num_tokens);
+  PrintNamed(std::cout, "tokenizer",
+             base::Concat(result.tokenizer, ", vocabulary ", result.vocab_size));
 }
 
 void PrintSummary(const DatasetSummary& summary, bool as_json) {
@@ -78,24 +75,25 @@ void PrintSummary(const DatasetSummary& summary, bool as_json) {
     std::cout << ToJson(summary) << '\n';
     return;
   }
-  PrintRow("file", summary.path);
-  PrintRow("data format", ToString(summary.format));
-  PrintRow("token type", ToString(summary.token_type));
-  for (const auto& [name, value] : summary.header) PrintRow("  " + name, value);
-  PrintRow("bytes", summary.token_bytes);
-  PrintRow("documents", summary.num_documents);
-  PrintRow("sequences", base::Concat(summary.num_sequences, " (", summary.shortest_sequence, " to ",
-                                     summary.longest_sequence, " tokens)"));
-  PrintRow("tokens", summary.num_tokens);
-  if (summary.max_token) PrintRow("highest token", *summary.max_token);
+  PrintNamed(std::cout, "file", summary.path);
+  PrintNamed(std::cout, "data format", ToString(summary.format));
+  PrintNamed(std::cout, "token type", ToString(summary.token_type));
+  for (const auto& [name, value] : summary.header) PrintNamed(std::cout, "  " + name, value);
+  PrintNamed(std::cout, "bytes", summary.token_bytes);
+  PrintNamed(std::cout, "documents", summary.num_documents);
+  PrintNamed(std::cout, "sequences",
+             base::Concat(summary.num_sequences, " (", summary.shortest_sequence, " to ",
+                          summary.longest_sequence, " tokens)"));
+  PrintNamed(std::cout, "tokens", summary.num_tokens);
+  if (summary.max_token) PrintNamed(std::cout, "highest token", *summary.max_token);
   std::string ids;
   for (const int32_t token : summary.first_tokens) ids += base::Concat(token, ' ');
-  PrintRow("first tokens", ids);
-  if (!summary.first_text.empty()) PrintRow("as text", summary.first_text);
+  PrintNamed(std::cout, "first tokens", ids);
+  if (!summary.first_text.empty()) PrintNamed(std::cout, "as text", summary.first_text);
   for (size_t i = 0; i < summary.documents.size(); ++i) {
     const DocumentSummary& document = summary.documents[i];
-    PrintRow(base::Concat("document ", i),
-             base::Concat(document.num_tokens, " tokens: ", document.first_text));
+    PrintNamed(std::cout, base::Concat("document ", i),
+               base::Concat(document.num_tokens, " tokens: ", document.first_text));
   }
 }
 

@@ -1,18 +1,11 @@
 #include "engine/cli/link_check_table.h"
 
-#include <cstdio>
 #include <string>
+
+#include "engine/cli/text_rows.h"
 
 namespace tessera::engine {
 namespace {
-
-template <typename... Args>
-std::string Format(const char* format, Args... args) {
-  const int size = std::snprintf(nullptr, 0, format, args...);
-  std::string text(static_cast<size_t>(size), '\0');
-  std::snprintf(text.data(), text.size() + 1, format, args...);
-  return text;
-}
 
 struct Row {
   std::string name;

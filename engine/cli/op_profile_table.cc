@@ -2,23 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <numeric>
 #include <string>
+
+#include "engine/cli/text_rows.h"
 
 namespace tessera::engine {
 namespace {
 
 constexpr size_t kMostRows = 16;
-constexpr double kMsPerSecond = 1e3;
-
-template <typename... Args>
-std::string Format(const char* format, Args... args) {
-  const int size = std::snprintf(nullptr, 0, format, args...);
-  std::string text(static_cast<size_t>(size), '\0');
-  std::snprintf(text.data(), text.size() + 1, format, args...);
-  return text;
-}
 
 // "104.3 GFLOP/s", "6.8 GB/s", "-"
 std::string RateText(const OpRates& rates) {

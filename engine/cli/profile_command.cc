@@ -18,7 +18,7 @@
 namespace tessera::engine {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kProfileExamples[] = R"(Examples:
   tessera profile --out machine.json
   tessera plan --model nano-gpt --cluster machine.json --devices 4
   tessera profile --device cuda --out gpus.json
@@ -152,7 +152,7 @@ void AddCheckFlags(CLI::App& command, Flags& flags) {
 void AddProfileCommand(CLI::App& app, const std::vector<std::string>& arguments, int& exit_code) {
   auto* command =
       app.add_subcommand("profile", "Measure this machine and its links; write a cluster file");
-  command->footer(kExamples);
+  command->footer(kProfileExamples);
   auto flags = std::make_shared<Flags>();
   command->add_option("--out", flags->out, "Write the cluster file here");
   command->add_option("--name", flags->name, "Name in the cluster file")->capture_default_str();

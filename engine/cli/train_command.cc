@@ -24,7 +24,7 @@
 namespace tessera::engine {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kTrainExamples[] = R"(Examples:
   tessera train --plan plan.json --data corpus.bin --steps 200
   tessera train --plan plan.json --data corpus.bin --metrics run.jsonl --save ckpt --save-interval 100
   tessera train --plan plan.json --data corpus.bin --save ckpt --save-interval 100 --async-save \
@@ -179,7 +179,7 @@ void RunPlan(TrainFlags& flags) {
 
 void AddTrainCommand(CLI::App& app, const std::vector<std::string>& arguments, int& exit_code) {
   auto* command = app.add_subcommand("train", "Run a plan");
-  command->footer(kExamples);
+  command->footer(kTrainExamples);
   auto flags = std::make_shared<TrainFlags>();
   AddTrainFlags(*command, *flags);
   command->callback([flags, arguments, &exit_code] {

@@ -1,23 +1,15 @@
 #include "engine/cli/train_table.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <vector>
+
+#include "engine/cli/text_rows.h"
 
 namespace tessera::engine {
 namespace {
 
 constexpr double kBytesPerMib = 1024.0 * 1024.0;
-constexpr double kMsPerSecond = 1e3;
-
-template <typename... Args>
-std::string Format(const char* format, Args... args) {
-  const int size = std::snprintf(nullptr, 0, format, args...);
-  std::string text(static_cast<size_t>(size), '\0');
-  std::snprintf(text.data(), text.size() + 1, format, args...);
-  return text;
-}
 
 std::string Duration(double seconds) {
   const auto total = static_cast<int64_t>(seconds + 0.5);

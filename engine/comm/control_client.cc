@@ -15,7 +15,7 @@ namespace {
 
 // How late a timeout or the end of a peer may be noticed.
 constexpr int kTickMs = 20;
-constexpr std::chrono::milliseconds kRetryInterval{20};
+constexpr std::chrono::milliseconds kConnectInterval{20};
 // The server answers within 0.7 s, or rank 0 is in trouble itself.
 constexpr double kServerPatienceS = 1.3;
 // An exception that unwinds a rank comes out at its end.
@@ -30,7 +30,7 @@ Socket ConnectTo(const std::string& address, int port, int rank, Deadline deadli
       throw base::CommError(base::Concat("rank ", rank, ": rank 0 at ", address, " port ", port,
                                          " does not answer: ", problem));
     }
-    std::this_thread::sleep_for(kRetryInterval);
+    std::this_thread::sleep_for(kConnectInterval);
   }
 }
 

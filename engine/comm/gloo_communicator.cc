@@ -9,6 +9,7 @@
 #include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
 #include "engine/comm/blocked_timer.h"
+#include "engine/comm/done_handle.h"
 #include "engine/comm/gloo_collectives.h"
 #include "engine/comm/gloo_transfers.h"
 #include "engine/comm/lone_handle.h"
@@ -19,14 +20,8 @@ namespace {
 using base::DType;
 using base::ReduceOp;
 
-// An operation that was done when it was posted.
-class DoneHandle final : public CommHandle {
- public:
-  void Wait() override {}
-};
-
 // One rank's wish in a split; travels as bytes.
-struct SplitRequest {
+struct GlooSplitRequest {
   int32_t color = 0, key = 0, world_rank = 0, rank = 0;
 };
 
@@ -259,18 +254,19 @@ std::unique_ptr<CommHandle> GlooCommunicator::GroupEndAsync() {
 
 std::unique_ptr<Communicator> GlooCommunicator::Split(int color, int key, const std::string& name) {
   GlooWorld& world = group_->world();
-  const SplitRequest mine = {
+  const GlooSplitRequest mine = {
       .color = color, .key = key, .world_rank = world.rank(), .rank = rank()};
-  std::vector<SplitRequest> requests(static_cast<size_t>(size()));
+  std::vector<GlooSplitRequest> requests(static_cast<size_t>(size()));
   const CollectiveHeader header = {.kind = CollectiveKind::kSplit, .count = sizeof(mine)};
   Post(header, &mine, requests.data())->Wait();
   GlooGroupInfo info = {.name = name,
                         .id = base::Concat(group_->info().id, '/', num_splits_++, ':', color)};
   if (color < 0) return nullptr;
-  std::sort(requests.begin(), requests.end(), [](const SplitRequest& a, const SplitRequest& b) {
-    return std::tie(a.key, a.rank) < std::tie(b.key, b.rank);
-  });
-  for (const SplitRequest& request : requests) {
+  std::sort(requests.begin(), requests.end(),
+            [](const GlooSplitRequest& a, const GlooSplitRequest& b) {
+              return std::tie(a.key, a.rank) < std::tie(b.key, b.rank);
+            });
+  for (const GlooSplitRequest& request : requests) {
     if (request.color != color) continue;
     if (request.world_rank == world.rank()) info.rank = static_cast<int>(info.world_ranks.size());
     info.world_ranks.push_back(request.world_rank);

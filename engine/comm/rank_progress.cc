@@ -140,7 +140,7 @@ std::string DifferenceOfCalls(const RankWait& wait, const Answers& ranks) {
   return "";
 }
 
-std::string Difference(const RankWait& wait, int waiter, const Answers& ranks) {
+std::string ProgressDifference(const RankWait& wait, int waiter, const Answers& ranks) {
   return wait.op.kind == CommOp::Kind::kCollective ? DifferenceOfCalls(wait, ranks)
                                                    : DifferenceOfEnds(wait, waiter, ranks);
 }
@@ -156,7 +156,7 @@ std::string WhatItWaitsFor(int rank, const Answers& ranks) {
     const RankWait& wait = progress.waits.front();
     const std::vector<int> missing = RanksThatHaveNotCalled(wait, rank, ranks);
     const std::string reason =
-        missing.empty() ? Difference(wait, rank, ranks) : HaveNot(wait, missing);
+        missing.empty() ? ProgressDifference(wait, rank, ranks) : HaveNot(wait, missing);
     if (reason.empty()) return text;
     text += base::Concat("; rank ", rank, " waits in ", TitleOf(wait.op), " of ", wait.name, ": ",
                          reason);
@@ -249,7 +249,7 @@ std::string Diagnose(const RankWait& wait, int waiter, const Answers& ranks) {
   }
   const std::vector<int> missing = RanksThatHaveNotCalled(wait, waiter, ranks);
   if (!missing.empty()) return HaveNot(wait, missing) + WhatItWaitsFor(missing.front(), ranks);
-  const std::string difference = Difference(wait, waiter, ranks);
+  const std::string difference = ProgressDifference(wait, waiter, ranks);
   if (!difference.empty()) return difference;
   return "all ranks have come, their data has not: the two ends differ in size, type or tag, or "
          "the network is slow";

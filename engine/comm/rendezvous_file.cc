@@ -96,8 +96,8 @@ void Remove(const std::string& path) {
   fs::remove(path, ignored);
 }
 
-void Answer(const ProcessRank& process, const std::string& file, const std::string& message,
-            Deadline deadline) {
+void WriteAnswer(const ProcessRank& process, const std::string& file, const std::string& message,
+                 Deadline deadline) {
   Remove(file);
   std::vector<std::string> numbers;
   for (int rank = 1; rank < process.num_ranks; ++rank) {
@@ -159,7 +159,7 @@ std::string Ask(const ProcessRank& process, const std::string& file, Deadline de
 std::string ShareByFile(const ProcessRank& process, const std::string& file,
                         const std::string& message, Deadline deadline) {
   if (process.rank > 0) return Ask(process, file, deadline);
-  Answer(process, file, message, deadline);
+  WriteAnswer(process, file, message, deadline);
   return message;
 }
 

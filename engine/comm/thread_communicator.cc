@@ -5,18 +5,13 @@
 
 #include "cost_model/base/check.h"
 #include "engine/comm/blocked_timer.h"
+#include "engine/comm/done_handle.h"
 
 namespace tessera::engine {
 namespace {
 
 using base::DType;
 using base::ReduceOp;
-
-// An operation that was done when it was posted.
-class DoneHandle final : public CommHandle {
- public:
-  void Wait() override {}
-};
 
 std::string ToString(const Envelope& envelope) {
   return base::Concat(envelope.count, ' ', base::ToString(envelope.dtype));

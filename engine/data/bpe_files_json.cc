@@ -15,13 +15,13 @@ namespace {
 
 using base::Concat;
 using base::ConfigError;
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 using spec::DescribeJson;
 using spec::JoinPointer;
 
 // A value of the document with its place, for messages.
 struct Node {
-  const Json& value;
+  const JsonValue& value;
   const std::string& path;
   std::string pointer;
 
@@ -63,7 +63,7 @@ struct Node {
   // What the engine does only in one way. An absent key is what it is by default.
   void Require(const std::string& key, bool wanted, bool by_default) const {
     const std::optional<Node> node = Find(key);
-    const bool is = node ? node->value == Json(true) : by_default;
+    const bool is = node ? node->value == JsonValue(true) : by_default;
     if (is == wanted) return;
     const std::string expected = wanted ? "true" : "false";
     if (!node) throw ConfigError(path, pointer, "no key \"" + key + '"', expected);
@@ -138,10 +138,10 @@ void ReadModel(const Node& model, BpeDescription& description) {
   model.Require("byte_fallback", false, false);
   for (const char* const key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     const std::optional<Node> node = model.Find(key);
-    if (node && node->value != Json("")) node->Fail("null");
+    if (node && node->value != JsonValue("")) node->Fail("null");
   }
   const std::optional<Node> ignores = model.Find("ignore_merges");
-  description.keeps_known_pieces = ignores && ignores->value == Json(true);
+  description.keeps_known_pieces = ignores && ignores->value == JsonValue(true);
   description.vocabulary = ReadVocabulary(model.Get("vocab"));
   description.merges = ReadMerges(model.Get("merges"));
 }
@@ -157,7 +157,7 @@ std::string ReadSplit(const Node& split) {
 void ReadByteLevel(const Node& byte_level, std::string& pattern) {
   byte_level.Require("add_prefix_space", false, true);
   const std::optional<Node> uses_pattern = byte_level.Find("use_regex");
-  const bool has_pattern = !uses_pattern || uses_pattern->value == Json(true);
+  const bool has_pattern = !uses_pattern || uses_pattern->value == JsonValue(true);
   if (!has_pattern) return;
   if (!pattern.empty()) byte_level.Fail("\"use_regex\": false behind a Split");
   pattern = kGpt2Pattern;
@@ -195,7 +195,7 @@ void ReadAddedTokens(const Node& tokens, BpeDescription& description) {
 
 BpeDescription ReadGpt2Folder(const std::string& folder) {
   const std::string vocabulary_path = folder + "/vocab.json";
-  const Json vocabulary = spec::ReadJsonFile(vocabulary_path);
+  const JsonValue vocabulary = spec::ReadJsonFile(vocabulary_path);
   BpeDescription description{.path = folder, .pattern = std::string(kGpt2Pattern)};
   description.vocabulary =
       ReadVocabulary({.value = vocabulary, .path = vocabulary_path, .pointer = ""});
@@ -210,7 +210,7 @@ BpeDescription ReadGpt2Folder(const std::string& folder) {
 }
 
 BpeDescription ReadTokenizerJson(const std::string& path) {
-  const Json document = spec::ReadJsonFile(path);
+  const JsonValue document = spec::ReadJsonFile(path);
   const Node root{.value = document, .path = path, .pointer = ""};
   BpeDescription description{.path = path};
   if (const auto normalizer = root.Find("normalizer")) normalizer->Fail("null");

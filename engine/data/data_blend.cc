@@ -17,7 +17,7 @@ constexpr size_t kMaxDataSets = 32767;
 // Megatron-LM's surplus of a blended data set.
 constexpr double kSurplus = 0.005;
 
-std::optional<double> NumberOf(const std::string& word) {
+std::optional<double> ParseNumber(const std::string& word) {
   double value = 0;
   const char* const word_end = word.data() + word.size();
   const auto [end, error] = std::from_chars(word.data(), word_end, value);
@@ -37,12 +37,12 @@ std::vector<double> DividedBySum(std::span<const double> weights) {
 std::vector<BlendPart> BlendFromWords(const std::vector<std::string>& words) {
   TESSERA_CHECK(!words.empty(), "no data");
   std::vector<BlendPart> blend;
-  const bool has_weights = words.size() % 2 == 0 && NumberOf(words.front()).has_value();
+  const bool has_weights = words.size() % 2 == 0 && ParseNumber(words.front()).has_value();
   if (!has_weights) {
     for (const std::string& word : words) blend.push_back({.path = word});
   }
   for (size_t i = 0; has_weights && i < words.size(); i += 2) {
-    const std::optional<double> weight = NumberOf(words[i]);
+    const std::optional<double> weight = ParseNumber(words[i]);
     if (!weight || !std::isfinite(*weight) || *weight <= 0) {
       throw base::ConfigError(
           "--data", "", base::Concat('"', words[i], "\" before \"", words[i + 1], '"'),

@@ -8,7 +8,7 @@
 namespace tessera::engine {
 namespace {
 
-constexpr int64_t kLengthBytes = 4;
+constexpr int64_t kSequenceLengthBytes = 4;
 constexpr int64_t kPointerBytes = 8;
 constexpr int64_t kDocumentBytes = 8;
 
@@ -49,11 +49,11 @@ void IndexedDataset::ReadHeader() {
   // Compared by division: the counts are any 64-bit numbers in a broken file.
   const auto body = static_cast<uint64_t>(size - kIndexHeaderBytes);
   const auto sequences = LoadAt<uint64_t>(data + kIndexSequencesOffset);
-  if (sequences > body / (kLengthBytes + kPointerBytes)) {
+  if (sequences > body / (kSequenceLengthBytes + kPointerBytes)) {
     Fail(kIndexSequencesOffset, base::Concat(sequences, " sequences"),
          base::Concat("no more than fit in a file of ", size, " bytes"));
   }
-  const uint64_t after_sequences = body - sequences * (kLengthBytes + kPointerBytes);
+  const uint64_t after_sequences = body - sequences * (kSequenceLengthBytes + kPointerBytes);
   const auto documents = LoadAt<uint64_t>(data + kIndexDocumentsOffset);
   if (documents < 1 || documents > after_sequences / kDocumentBytes) {
     Fail(kIndexDocumentsOffset, base::Concat(documents, " document indices"),
@@ -77,8 +77,8 @@ void IndexedDataset::CheckSequences() const {
   for (int64_t i = 0; i < num_sequences_; ++i) {
     const int64_t length = Length(i);
     if (length < 0) {
-      Fail(LengthsOffset() + i * kLengthBytes, base::Concat("a sequence of ", length, " tokens"),
-           "0 or more");
+      Fail(LengthsOffset() + i * kSequenceLengthBytes,
+           base::Concat("a sequence of ", length, " tokens"), "0 or more");
     }
     const int64_t pointer = Pointer(i);
     if (pointer < end) {
@@ -141,7 +141,7 @@ int64_t IndexedDataset::DocumentIndex(int64_t document) const {
 int64_t IndexedDataset::LengthsOffset() const { return kIndexHeaderBytes; }
 
 int64_t IndexedDataset::PointersOffset() const {
-  return LengthsOffset() + num_sequences_ * kLengthBytes;
+  return LengthsOffset() + num_sequences_ * kSequenceLengthBytes;
 }
 
 int64_t IndexedDataset::DocumentsOffset() const {
@@ -149,7 +149,7 @@ int64_t IndexedDataset::DocumentsOffset() const {
 }
 
 int64_t IndexedDataset::Length(int64_t sequence) const {
-  return LoadAt<int32_t>(idx_.data() + LengthsOffset() + sequence * kLengthBytes);
+  return LoadAt<int32_t>(idx_.data() + LengthsOffset() + sequence * kSequenceLengthBytes);
 }
 
 int64_t IndexedDataset::Pointer(int64_t sequence) const {

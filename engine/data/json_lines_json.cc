@@ -8,10 +8,10 @@
 namespace tessera::engine {
 namespace {
 
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 
 // The parser's message from its own prefix on: "...: syntax error while parsing value - ...".
-std::string Reason(const Json::exception& error) {
+std::string Reason(const JsonValue::exception& error) {
   const std::string_view message = error.what();
   const size_t colon = message.find(": ");
   return std::string(colon == std::string_view::npos ? message : message.substr(colon + 2));
@@ -20,10 +20,10 @@ std::string Reason(const Json::exception& error) {
 }  // namespace
 
 JsonLine ReadJsonLine(std::string_view line, const std::string& key) {
-  Json record;
+  JsonValue record;
   try {
-    record = Json::parse(line);
-  } catch (const Json::exception& error) {
+    record = JsonValue::parse(line);
+  } catch (const JsonValue::exception& error) {
     return {.text = {},
             .found = base::Concat("broken JSON (", Reason(error), ")"),
             .expected = "a JSON object"};

@@ -9,19 +9,19 @@
 namespace tessera::engine {
 namespace {
 
-std::string Prefix(int layer) { return "layers." + std::to_string(layer) + ".attention."; }
+std::string AttentionPrefix(int layer) { return "layers." + std::to_string(layer) + ".attention."; }
 
 }  // namespace
 
 AttentionBlock::AttentionBlock(const LayerContext& context, const ParameterStore& store, int layer)
     : context_(context),
-      core_(MakeAttentionCore(context, Prefix(layer) + "probabilities")),
-      end_(context, Prefix(layer) + "output"),
-      norm_(context, store, Prefix(layer) + "norm"),
-      qkv_weight_(store.Get(Prefix(layer) + "q.weight")),
-      qkv_bias_(store.GetOptional(Prefix(layer) + "q.bias")),
-      output_weight_(store.Get(Prefix(layer) + "output.weight")),
-      output_bias_(store.GetOptional(Prefix(layer) + "output.bias")),
+      core_(MakeAttentionCore(context, AttentionPrefix(layer) + "probabilities")),
+      end_(context, AttentionPrefix(layer) + "output"),
+      norm_(context, store, AttentionPrefix(layer) + "norm"),
+      qkv_weight_(store.Get(AttentionPrefix(layer) + "q.weight")),
+      qkv_bias_(store.GetOptional(AttentionPrefix(layer) + "q.bias")),
+      output_weight_(store.Get(AttentionPrefix(layer) + "output.weight")),
+      output_bias_(store.GetOptional(AttentionPrefix(layer) + "output.bias")),
       inverse_frequency_(InverseRopeFrequencies(context.model)) {}
 
 Buffer AttentionBlock::Forward(kernels::ConstArray x, AttentionStash& stash) const {

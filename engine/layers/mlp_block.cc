@@ -5,14 +5,14 @@
 namespace tessera::engine {
 namespace {
 
-std::string Prefix(int layer) { return "layers." + std::to_string(layer) + ".mlp."; }
+std::string MlpPrefix(int layer) { return "layers." + std::to_string(layer) + ".mlp."; }
 
 }  // namespace
 
 MlpBlock::MlpBlock(const LayerContext& context, const ParameterStore& store, int layer)
-    : norm_(context, store, Prefix(layer) + "norm"),
-      mlp_(context, store, Prefix(layer), context.shape.ffn),
-      end_(context, Prefix(layer) + "output") {}
+    : norm_(context, store, MlpPrefix(layer) + "norm"),
+      mlp_(context, store, MlpPrefix(layer), context.shape.ffn),
+      end_(context, MlpPrefix(layer) + "output") {}
 
 void MlpBlock::ForwardToActivation(MlpStash& stash) const {
   norm_.Forward(stash.input.array(), stash.norm);

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace tessera::engine {
-namespace {
-
-constexpr int64_t kPieceElements = 1 << 20;  // of gradients and weights on their way
-
-}  // namespace
 
 AdamWOptimizer::AdamWOptimizer(const LayerContext& context, const ParameterStore& store,
                                const Options& options)

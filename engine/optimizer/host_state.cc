@@ -7,8 +7,6 @@
 namespace tessera::engine {
 namespace {
 
-constexpr int64_t kPieceElements = 1 << 20;  // of 16-bit weights on their way through host memory
-
 void Widen(const uint16_t* bits, base::DType dtype, int64_t n, float* values) {
   const auto widen = dtype == base::DType::kBFloat16 ? base::BFloat16ToFloat : base::Float16ToFloat;
   std::transform(bits, bits + n, values, widen);

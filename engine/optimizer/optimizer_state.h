@@ -10,6 +10,9 @@
 
 namespace tessera::engine {
 
+// What travels between a device and the host at a time.
+inline constexpr int64_t kPieceElements = 1 << 20;
+
 class OptimizerState {
  public:
   // Of so many elements; moments are zeros, master weights not initialised. A device whose memory

@@ -12,7 +12,7 @@ namespace tessera::engine {
 namespace {
 
 // When a forward pass comes to a part.
-int TurnOf(int part) {
+int GatherTurnOf(int part) {
   if (part == spec::kEmbeddingPart) return -1;
   return part == spec::kHeadPart ? std::numeric_limits<int>::max() : part;
 }
@@ -30,7 +30,7 @@ ParameterGatherer::ParameterGatherer(const LayerContext& context, const Paramete
   std::iota(order_.begin(), order_.end(), size_t{0});
   const auto turn_of = [&](size_t bucket) {
     const auto first = static_cast<size_t>(store.layout().buckets[bucket].first_parameter);
-    return TurnOf(store.parameters()[first].layer);
+    return GatherTurnOf(store.parameters()[first].layer);
   };
   std::stable_sort(order_.begin(), order_.end(),
                    [&](size_t a, size_t b) { return turn_of(a) < turn_of(b); });

@@ -16,8 +16,8 @@ using base::DType;
 using base::OpKind;
 using base::ReduceOp;
 
-constexpr int64_t kSmallElements = 256;  // of all ranks' blocks together, at least one a rank
-constexpr int kSmallBatch = 20;          // small operations timed together
+constexpr int64_t kSmallTotalElements = 256;  // of all ranks' blocks together, at least one a rank
+constexpr int kSmallBatch = 20;               // small operations timed together
 constexpr int kMostRanksForAllPairs = 8;
 constexpr int kTag = 1;
 
@@ -121,9 +121,9 @@ struct WrongElement {
   float expected = 0;
 };
 
-class Checker {
+class LinkChecker {
  public:
-  Checker(RankDevice& device, Communicator& host_world, const LinkCheckSizes& sizes)
+  LinkChecker(RankDevice& device, Communicator& host_world, const LinkCheckSizes& sizes)
       : device_(device), comm_(device.world()), host_world_(host_world), sizes_(sizes) {}
 
   LinkCheck Run() {
@@ -131,7 +131,7 @@ class Checker {
     TESSERA_CHECK(n >= 2, comm_.name(), ": no link in a group of ", n);
     LinkCheck check{.num_ranks = n};
     const int64_t large = std::max<int64_t>(1, sizes_.large_elements / n) * n;
-    const int64_t small = std::max<int64_t>(1, kSmallElements / n) * n;
+    const int64_t small = std::max<int64_t>(1, kSmallTotalElements / n) * n;
     for (const Operation& operation : OperationsOf(comm_)) {
       CollectiveCheck& of = check.collectives.emplace_back();
       of.kind = operation.kind;
@@ -267,7 +267,7 @@ bool LinkCheck::has_wrong() const {
 }
 
 LinkCheck CheckLinks(RankDevice& device, Communicator& host_world, const LinkCheckSizes& sizes) {
-  return Checker(device, host_world, sizes).Run();
+  return LinkChecker(device, host_world, sizes).Run();
 }
 
 LinkCheck CheckLinksOfJob(DeviceOptions options, int num_ranks, bool& is_first) {

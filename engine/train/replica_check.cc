@@ -117,10 +117,10 @@ Votes CountVotes(const std::vector<Holder>& holders) {
   return votes;
 }
 
-class Checker {
+class ReplicaChecker {
  public:
-  Checker(const ParameterStore& store, kernels::Backend& backend, Communicator& world,
-          ReplicaKind kind, int64_t step)
+  ReplicaChecker(const ParameterStore& store, kernels::Backend& backend, Communicator& world,
+                 ReplicaKind kind, int64_t step)
       : store_(store),
         backend_(backend),
         world_(world),
@@ -237,7 +237,7 @@ class Checker {
 
 ReplicaCheck CheckReplicas(const ParameterStore& store, kernels::Backend& backend,
                            Communicator& host_world, ReplicaKind kind, int64_t step) {
-  return Checker(store, backend, host_world, kind, step).Run();
+  return ReplicaChecker(store, backend, host_world, kind, step).Run();
 }
 
 }  // namespace tessera::engine

@@ -16,12 +16,12 @@ float MaxOf(const float* x, int64_t n) {
 }
 
 // Long rows are summed in float blocks that are added in double.
-constexpr int64_t kSumBlock = 4096;
+constexpr int64_t kExpSumBlock = 4096;
 
 float SumExp(const float* x, float max, int64_t n) {
   double sum = 0;
-  for (int64_t first = 0; first < n; first += kSumBlock) {
-    const int64_t last = std::min(n, first + kSumBlock);
+  for (int64_t first = 0; first < n; first += kExpSumBlock) {
+    const int64_t last = std::min(n, first + kExpSumBlock);
     float block_sum = 0;
 #pragma omp simd reduction(+ : block_sum)
     for (int64_t j = first; j < last; ++j) block_sum += Exp(x[j] - max);

@@ -14,7 +14,7 @@ double SumOfSquaresOf(const float* x, int64_t n) {
 }
 
 // Elements whose squares are added as one sum; fixed, so that the order of additions is too.
-constexpr int64_t kSumBlock = 65536;
+constexpr int64_t kSquareSumBlock = 65536;
 
 // The constants of one AdamW step, worked out in double.
 struct AdamWStep {
@@ -68,11 +68,11 @@ void UpdateRange(const AdamWArgs& args, const AdamWStep& step, int64_t begin, in
 }  // namespace
 
 void CpuBackend::DoSumOfSquares(const SumOfSquaresArgs& args) {
-  const int64_t num_blocks = base::CeilDiv(args.n, kSumBlock);
+  const int64_t num_blocks = base::CeilDiv(args.n, kSquareSumBlock);
   std::vector<double> sums(num_blocks);
   pool_.ForEachTask(num_blocks, [&](int thread, int64_t block) {
-    const int64_t begin = block * kSumBlock;
-    const int64_t count = std::min(args.n - begin, kSumBlock);
+    const int64_t begin = block * kSquareSumBlock;
+    const int64_t count = std::min(args.n - begin, kSquareSumBlock);
     const float* const x = thread_memory_[thread].a.Read(args.x.At(begin), count);
     sums[block] = SumOfSquaresOf(x, count);
   });

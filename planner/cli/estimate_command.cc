@@ -22,7 +22,7 @@
 namespace tessera::planner {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kEstimateExamples = R"(Examples:
   tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
       --global-batch-size 1536 --sequence-parallel true
   tessera estimate --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --tp 8 --pp 8
@@ -145,7 +145,7 @@ void AddEstimateCommand(CLI::App& app) {
       ->add_option("--trace-measured", options->measured_trace_path,
                    "A trace that tessera train wrote: its events go into the same file")
       ->needs(trace);
-  command->footer(kExamples);
+  command->footer(kEstimateExamples);
   command->callback([options] { RunEstimate(*options); });
 }
 

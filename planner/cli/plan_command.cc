@@ -20,7 +20,7 @@
 namespace tessera::planner {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kPlanExamples = R"(Examples:
   tessera plan --model gpt3-175b --cluster dgx-a100-80gb --devices 1024 --global-batch-size 1536
   tessera plan --model llama3-8b --cluster dgx-h100 --devices 64 --tp 4 --out plan.json
   tessera plan --model gpt2-1.5b --cluster dgx-h100 --devices 8 --target tessera --out gpu-plan.json
@@ -209,7 +209,7 @@ void AddPlanCommand(CLI::App& app) {
                    "How much longer a step of the memory objective may take (default 3)")
       ->check(CLI::Range(0.0, 100.0));
   AddOutputOptions(*command, options->output);
-  command->footer(kExamples);
+  command->footer(kPlanExamples);
   command->callback([options] { RunPlan(*options); });
 }
 

@@ -18,7 +18,7 @@
 namespace tessera::planner {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kValidateExamples = R"(Examples:
   tessera validate                                 the published rows that come along
   tessera validate --source vtrain --worst 20      those of one source
   tessera validate --rows mine.jsonl --html report.html
@@ -123,7 +123,7 @@ void AddValidateCommand(CLI::App& app) {
   command->add_option("--html", options->html, "Write a report with a scatter plot to this file");
   AddFormatOption(*command, options->format);
   AddQuietFlag(*command, options->quiet);
-  command->footer(kExamples);
+  command->footer(kValidateExamples);
   command->callback([options] { RunValidate(*options); });
 }
 

@@ -26,7 +26,7 @@
 namespace tessera::planner {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kWhatIfExamples = R"(Examples:
   tessera what-if --model llama3-70b --clusters dgx-h100,dgx-h200 --devices 256,512,1024
       --global-batch-sizes 1024,2048 --tokens 15T --csv points.csv --html report.html
   tessera what-if --model llama3-70b --clusters dgx-a100-80gb,dgx-h100 --tokens 15T --within 60d
@@ -145,7 +145,7 @@ void AddWhatIfCommand(CLI::App& app) {
       "what-if", "Sweep devices, clusters and batches: days, cost and best plan of each");
   const auto options = std::make_shared<WhatIfOptions>();
   AddWhatIfOptions(*command, *options);
-  command->footer(kExamples);
+  command->footer(kWhatIfExamples);
   command->callback([options] { RunWhatIfCommand(*options); });
 }
 

@@ -37,7 +37,7 @@ struct TextColumn {
 constexpr TextColumn kNames[] = {
     {"model", "model"}, {"cluster", "cluster"}, {"variant", "variant"}};
 
-constexpr NumberColumn kCounts[] = {
+constexpr NumberColumn kCountColumns[] = {
     {"devices", "devices", Quantity::kCount},
     {"batch", "global_batch_size", Quantity::kCount},
     {"sequence", "sequence_length", Quantity::kCount},
@@ -82,7 +82,7 @@ Table PointsTable(const WhatIfView& view) {
       rows[i].cells.push_back(NumberCell(*view.points()[i], column.key, scale));
     }
   };
-  for (const NumberColumn& column : kCounts) {
+  for (const NumberColumn& column : kCountColumns) {
     if (column.key != std::string("sequence_length") || Varies(view, column.key)) {
       add_numbers(column);
     }

@@ -12,17 +12,19 @@ namespace {
 
 using base::Concat;
 
-constexpr double kWidth = 760;
-constexpr double kRight = 100;  // room for what is written behind the bars
-constexpr double kTop = 18;
-constexpr double kBottom = 46;
+constexpr double kBarsWidth = 760;
+constexpr double kBarsRight = 100;  // room for what is written behind the bars
+constexpr double kBarsTop = 18;
+constexpr double kBarsBottom = 46;
 constexpr double kCharWidth = 6.6;  // of the labels' font, about
 constexpr double kMinLeft = 60;
 constexpr double kMaxLeft = 260;
 
 struct BarFrame {
-  double X(double value) const { return left + (kWidth - left - kRight) * along.ShareOf(value); }
-  double Top(double bar) const { return kTop + bar * pitch; }
+  double X(double value) const {
+    return left + (kBarsWidth - left - kBarsRight) * along.ShareOf(value);
+  }
+  double Top(double bar) const { return kBarsTop + bar * pitch; }
 
   PlotAxis along;
   double left = 0;
@@ -44,11 +46,11 @@ std::string AxisSvg(const Chart& figure, const BarFrame& frame) {
   std::string svg;
   for (const double tick : frame.along.ticks()) {
     const double x = frame.X(tick);
-    svg += SvgLine({x, kTop - 4}, {x, bottom}, "grid");
+    svg += SvgLine({x, kBarsTop - 4}, {x, bottom}, "grid");
     svg += SvgText({x, bottom + 15}, frame.along.TickText(tick), "tick", "middle");
   }
-  svg +=
-      SvgText({(frame.left + kWidth - kRight) / 2, bottom + 36}, figure.x.label, "label", "middle");
+  svg += SvgText({(frame.left + kBarsWidth - kBarsRight) / 2, bottom + 36}, figure.x.label, "label",
+                 "middle");
   return svg;
 }
 
@@ -89,12 +91,12 @@ std::string PartsSvg(const Chart& figure, const BarFrame& frame) {
 std::string StaticBars(const Chart& figure) {
   const BarFrame frame = FrameOf(figure);
   const double bottom = frame.Top(static_cast<double>(figure.bars.size()));
-  std::string svg = SvgOpening(kWidth, bottom + kBottom, figure.description) +
+  std::string svg = SvgOpening(kBarsWidth, bottom + kBarsBottom, figure.description) +
                     AxisSvg(figure, frame) + PartsSvg(figure, frame);
   if (figure.limit > 0) {
     const double x = frame.X(figure.limit);
-    svg += SvgLine({x, kTop - 6}, {x, bottom}, "limit");
-    svg += SvgText({x, kTop - 8}, figure.limit_text, "tick", "middle");
+    svg += SvgLine({x, kBarsTop - 6}, {x, bottom}, "limit");
+    svg += SvgText({x, kBarsTop - 8}, figure.limit_text, "tick", "middle");
   }
   return svg + NamesSvg(figure, frame) + "</svg>\n";
 }

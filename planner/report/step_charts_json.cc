@@ -12,7 +12,7 @@ namespace {
 using base::Concat;
 
 constexpr size_t kMaxBars = 10;
-constexpr int kNumColors = 10;  // part-0 ... of page.css
+constexpr int kNumPartColors = 10;  // part-0 ... of page.css
 
 struct NamedTerm {
   const char* key;
@@ -21,7 +21,7 @@ struct NamedTerm {
 };
 
 // By the keys of a step report and of its split of computing.
-constexpr NamedTerm kTerms[] = {
+constexpr NamedTerm kNamedTerms[] = {
     {"compute_s", "computing", "term-forward"},
     {"forward_s", "forward", "term-forward"},
     {"backward_s", "backward", "term-backward"},
@@ -138,7 +138,7 @@ const MemoryTerm* FindTerm(const std::vector<MemoryTerm>& stage, const std::stri
 
 void AddMemoryTerm(const std::vector<std::vector<MemoryTerm>>& stages, const std::string& name,
                    Chart& figure) {
-  Series series{.name = name, .color = Concat("part-", figure.series.size() % kNumColors)};
+  Series series{.name = name, .color = Concat("part-", figure.series.size() % kNumPartColors)};
   figure.table.columns.push_back({.title = name + " [GiB]", .is_number = true});
   for (size_t i = 0; i < stages.size(); ++i) {
     const MemoryTerm* term = FindTerm(stages[i], name);
@@ -174,7 +174,7 @@ std::vector<StepTerm> StepTermsOf(const std::vector<const Json*>& points) {
            Find(*point, "time/compute_s") == nullptr;
   });
   std::vector<StepTerm> terms;
-  for (const NamedTerm& term : kTerms) {
+  for (const NamedTerm& term : kNamedTerms) {
     if (term.key == std::string("compute_s") && is_split) continue;
     std::string path = Concat("time/", term.key);
     if (!IsNonZeroSomewhere(points, path)) path = Concat("compute/", term.key);

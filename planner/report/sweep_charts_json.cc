@@ -11,9 +11,9 @@ namespace {
 
 using base::Concat;
 
-constexpr int kNumColors = 8;  // series-0 ... of page.css
+constexpr int kNumSeriesColors = 8;  // series-0 ... of page.css
 
-std::string ColorOf(int group) { return Concat("series-", group % kNumColors); }
+std::string ColorOf(int group) { return Concat("series-", group % kNumSeriesColors); }
 
 Axis MakeAxis(const std::string& name, Quantity quantity, double largest, bool is_log) {
   const Scale scale = ScaleFor(quantity, largest);

@@ -13,10 +13,10 @@ namespace {
 
 using base::Concat;
 
-constexpr double kWidth = 960;
-constexpr double kLeft = 74;
-constexpr double kTop = 6;
-constexpr double kBottom = 44;
+constexpr double kTimelineWidth = 960;
+constexpr double kTimelineLeft = 74;
+constexpr double kTimelineTop = 6;
+constexpr double kTimelineBottom = 44;
 
 struct Drawn {
   char kind = 'O';
@@ -109,23 +109,24 @@ std::string StageSvg(const std::vector<Drawn>& actions, double top, double heigh
 std::string TimelineSvg(const Timeline& timeline, const std::string& description) {
   const double row = RowHeight(timeline);
   const auto num_stages = static_cast<double>(timeline.stages.size());
-  const double bottom = kTop + row * num_stages;
-  std::string svg = Concat("<svg class=\"chart timeline\" viewBox=\"0 0 ", SvgNumber(kWidth), " ",
-                           SvgNumber(bottom + kBottom), "\" role=\"img\" aria-label=\"",
-                           EscapeHtml(description), "\">\n");
+  const double bottom = kTimelineTop + row * num_stages;
+  std::string svg = Concat("<svg class=\"chart timeline\" viewBox=\"0 0 ",
+                           SvgNumber(kTimelineWidth), " ", SvgNumber(bottom + kTimelineBottom),
+                           "\" role=\"img\" aria-label=\"", EscapeHtml(description), "\">\n");
   std::string actions;
   for (size_t i = 0; i < timeline.stages.size(); ++i) {
     const double top = row * static_cast<double>(i);
-    svg += SvgText({kLeft - 8, kTop + top + row / 2 + 3}, Concat("stage ", i), "tick", "end");
+    svg += SvgText({kTimelineLeft - 8, kTimelineTop + top + row / 2 + 3}, Concat("stage ", i),
+                   "tick", "end");
     actions += StageSvg(timeline.stages[i], top + 1.5, row - 3);
   }
-  svg += Concat("<svg class=\"actions\" x=\"", kLeft, "\" y=\"", kTop, "\" width=\"",
-                kWidth - kLeft - 8, "\" height=\"", row * num_stages, "\" viewBox=\"0 0 ",
-                timeline.shown, " ", row * num_stages, "\" preserveAspectRatio=\"none\">\n",
-                actions, "</svg>\n<g class=\"time\"></g>\n");
+  svg += Concat("<svg class=\"actions\" x=\"", kTimelineLeft, "\" y=\"", kTimelineTop,
+                "\" width=\"", kTimelineWidth - kTimelineLeft - 8, "\" height=\"", row * num_stages,
+                "\" viewBox=\"0 0 ", timeline.shown, " ", row * num_stages,
+                "\" preserveAspectRatio=\"none\">\n", actions, "</svg>\n<g class=\"time\"></g>\n");
   return svg +
-         SvgText({kLeft + (kWidth - kLeft) / 2, bottom + 36}, "time since the step began", "label",
-                 "middle") +
+         SvgText({kTimelineLeft + (kTimelineWidth - kTimelineLeft) / 2, bottom + 36},
+                 "time since the step began", "label", "middle") +
          "</svg>\n";
 }
 

@@ -7,16 +7,13 @@
 #include "cost_model/base/check.h"
 #include "cost_model/spec/stage_partition.h"
 #include "planner/search_space.h"
+#include "planner/validation/text_search.h"
 
 namespace tessera::planner {
 namespace {
 
 using base::Concat;
 using spec::ParallelSpec;
-
-bool Contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Chunks of a stage; one stage alone is not split.
 int64_t VirtualPipelineSize(const MeasuredLayout& row) {

@@ -6,16 +6,13 @@
 #include "cost_model/spec/spec_json.h"
 #include "planner/validation/measured_cluster.h"
 #include "planner/validation/measured_model.h"
+#include "planner/validation/text_search.h"
 
 namespace tessera::planner {
 namespace {
 
 using base::Concat;
 using spec::ParallelSpec;
-
-bool Contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
 
 // "bf16", "mxfp8", "fp8-rowwise", "nvfp4"; nothing for a precision that no spec knows.
 std::optional<spec::Precision> PrecisionOf(const std::string& text) {

@@ -8,8 +8,6 @@
 namespace tessera::planner {
 namespace {
 
-constexpr double kSecondsPerHour = 3600;
-constexpr double kSecondsPerDay = 24 * kSecondsPerHour;
 constexpr double kWattsPerKilowatt = 1000;
 
 double CheckpointSeconds(const cost_model::Job& job, const RunTerms& terms) {

@@ -9,6 +9,9 @@
 
 namespace tessera::planner {
 
+inline constexpr double kSecondsPerHour = 3600;
+inline constexpr double kSecondsPerDay = 24 * kSecondsPerHour;
+
 struct RunFigures {
   double mtbf_s = 0;  // of the job; infinite: no failures
   double checkpoint_s = 0;

@@ -19,12 +19,12 @@ struct Suffix {
 constexpr double kDay = 86400;
 
 // The number that starts the text, and what follows it. Absent: it starts with none.
-struct Number {
+struct LeadingNumber {
   double value = 0;
   std::string_view rest;
 };
-std::optional<Number> SplitNumber(std::string_view text) {
-  Number number;
+std::optional<LeadingNumber> SplitNumber(std::string_view text) {
+  LeadingNumber number;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number.value);
   if (error != std::errc() || !std::isfinite(number.value) || number.value < 0) {
     return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<Number> SplitNumber(std::string_view text) {
 
 template <size_t n>
 std::optional<double> Parse(std::string_view text, const std::array<Suffix, n>& suffixes) {
-  const std::optional<Number> number = SplitNumber(text);
+  const std::optional<LeadingNumber> number = SplitNumber(text);
   if (!number) return std::nullopt;
   for (const Suffix& suffix : suffixes) {
     if (number->rest == suffix.text) return number->value * suffix.factor;
@@ -102,7 +102,7 @@ double ParseBandwidth(const std::string& text, const std::string& flag) {
 
 Scaling ParseScaling(const std::string& text, const std::string& flag,
                      double (*parse)(const std::string&, const std::string&)) {
-  const std::optional<Number> number = SplitNumber(text);
+  const std::optional<LeadingNumber> number = SplitNumber(text);
   if (number && number->rest == "x" && number->value > 0) return {true, number->value};
   return {false, parse(text, flag)};
 }

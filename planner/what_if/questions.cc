@@ -6,6 +6,7 @@
 
 #include "cost_model/base/check.h"
 #include "planner/text_format.h"
+#include "planner/what_if/economics.h"
 #include "planner/what_if/run_text.h"
 
 namespace tessera::planner {
@@ -13,8 +14,6 @@ namespace {
 
 using base::Concat;
 using Points = std::vector<const WhatIfPoint*>;
-
-constexpr double kSecondsPerDay = 86400;
 
 bool IsInTime(const WhatIfPoint& point, const RunTerms& terms) {
   return !terms.within_s || point.run->wall_s <= *terms.within_s;

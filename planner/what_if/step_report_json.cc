@@ -23,22 +23,22 @@ struct TermKey {
   const char* key;
   double spec::TimeBreakdown::*term;
 };
-constexpr TermKey kTerms[] = {{"forward_s", &spec::TimeBreakdown::forward_s},
-                              {"backward_s", &spec::TimeBreakdown::backward_s},
-                              {"recompute_s", &spec::TimeBreakdown::recompute_s},
-                              {"tp_comm_s", &spec::TimeBreakdown::tp_comm_s},
-                              {"pp_comm_s", &spec::TimeBreakdown::pp_comm_s},
-                              {"dp_comm_s", &spec::TimeBreakdown::dp_comm_s},
-                              {"cp_comm_s", &spec::TimeBreakdown::cp_comm_s},
-                              {"ep_comm_s", &spec::TimeBreakdown::ep_comm_s},
-                              {"bubble_s", &spec::TimeBreakdown::bubble_s},
-                              {"pp_wait_s", &spec::TimeBreakdown::bubble_s},
-                              {"optimizer_s", &spec::TimeBreakdown::optimizer_s},
-                              {"other_s", &spec::TimeBreakdown::other_s},
-                              {"straggler_s", &spec::TimeBreakdown::straggler_s}};
+constexpr TermKey kReportTerms[] = {{"forward_s", &spec::TimeBreakdown::forward_s},
+                                    {"backward_s", &spec::TimeBreakdown::backward_s},
+                                    {"recompute_s", &spec::TimeBreakdown::recompute_s},
+                                    {"tp_comm_s", &spec::TimeBreakdown::tp_comm_s},
+                                    {"pp_comm_s", &spec::TimeBreakdown::pp_comm_s},
+                                    {"dp_comm_s", &spec::TimeBreakdown::dp_comm_s},
+                                    {"cp_comm_s", &spec::TimeBreakdown::cp_comm_s},
+                                    {"ep_comm_s", &spec::TimeBreakdown::ep_comm_s},
+                                    {"bubble_s", &spec::TimeBreakdown::bubble_s},
+                                    {"pp_wait_s", &spec::TimeBreakdown::bubble_s},
+                                    {"optimizer_s", &spec::TimeBreakdown::optimizer_s},
+                                    {"other_s", &spec::TimeBreakdown::other_s},
+                                    {"straggler_s", &spec::TimeBreakdown::straggler_s}};
 
 void AddTerms(const json& object, double share, spec::TimeBreakdown& time) {
-  for (const TermKey& term : kTerms) time.*term.term += share * NumberAt(object, term.key);
+  for (const TermKey& term : kReportTerms) time.*term.term += share * NumberAt(object, term.key);
 }
 
 void BookTheRest(spec::StepReport& report) {

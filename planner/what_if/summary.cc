@@ -6,6 +6,7 @@
 
 #include "planner/layout_text.h"
 #include "planner/text_format.h"
+#include "planner/what_if/economics.h"
 #include "planner/what_if/run_text.h"
 
 namespace tessera::planner {
@@ -68,7 +69,6 @@ void AddChosen(const WhatIfRequest& request, const WhatIfResult& result, const A
   }
   if (!point->run || !std::isfinite(point->run->mtbf_s)) return;
   const Goodput& goodput = point->run->goodput;
-  constexpr double kSecondsPerHour = 3600;
   constexpr double kSecondsPerMinute = 60;
   summary.push_back(Concat(
       "Failures are expected every ", FormatFixed(point->run->mtbf_s / kSecondsPerHour, 1),

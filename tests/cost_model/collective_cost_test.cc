@@ -14,10 +14,6 @@ namespace {
 
 constexpr double kGigabyte = 1e9;
 
-GroupPlacement Place(int size, int64_t stride, int world_size) {
-  return PlaceGroup({.size = size, .stride = stride}, world_size, RoundCluster());
-}
-
 // 2 (g - 1) / g of 1 GB over 100 GB/s, and 2 (g - 1) messages.
 TEST(CollectiveCostTest, ARingInsideANodeTakesTheTextbookTime) {
   spec::ClusterSpec cluster = RoundCluster();

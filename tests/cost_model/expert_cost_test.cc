@@ -21,7 +21,7 @@ Job ExpertJob(int num_devices = 16) {
   return job;
 }
 
-spec::ParallelSpec Layout(int ep, int tp = 1, int pp = 1, int dp = 16) {
+spec::ParallelSpec ExpertLayout(int ep, int tp = 1, int pp = 1, int dp = 16) {
   spec::ParallelSpec parallel;
   parallel.tensor_parallel_size = tp;
   parallel.sequence_parallel = tp > 1;
@@ -38,20 +38,21 @@ double StepSeconds(const Job& job, const spec::ParallelSpec& parallel) {
 
 TEST(ExpertCostTest, FewerExpertsPerTokenAreFaster) {
   Job job = ExpertJob();
-  const double top2 = StepSeconds(job, Layout(4));
+  const double top2 = StepSeconds(job, ExpertLayout(4));
   job.model.moe->experts_per_token = 1;
-  EXPECT_LT(StepSeconds(job, Layout(4)), top2);
+  EXPECT_LT(StepSeconds(job, ExpertLayout(4)), top2);
   job.model.moe->experts_per_token = 2;
   job.model.moe->capacity_factor = 1.5;
-  EXPECT_GT(StepSeconds(job, Layout(4)), top2);
+  EXPECT_GT(StepSeconds(job, ExpertLayout(4)), top2);
 }
 
 TEST(ExpertCostTest, OnlyExpertGroupsTalkAboutRoutedTokens) {
   JobCosts costs(ExpertJob());
-  EXPECT_EQ(PriceStep(costs, Layout(1)).report.time.ep_comm_s, 0);
-  const double in_a_node = PriceStep(costs, Layout(8)).report.time.ep_comm_s;
+  EXPECT_EQ(PriceStep(costs, ExpertLayout(1)).report.time.ep_comm_s, 0);
+  const double in_a_node = PriceStep(costs, ExpertLayout(8)).report.time.ep_comm_s;
   EXPECT_GT(in_a_node, 0);
-  EXPECT_GT(PriceStep(costs, Layout(16)).report.time.ep_comm_s, in_a_node) << "over two nodes";
+  EXPECT_GT(PriceStep(costs, ExpertLayout(16)).report.time.ep_comm_s, in_a_node)
+      << "over two nodes";
 }
 
 // Four all-to-alls of 1,024 tokens x 2 rows x 1,024 numbers of 2 bytes; a rank keeps an eighth of
@@ -60,7 +61,7 @@ TEST(ExpertCostTest, OnlyExpertGroupsTalkAboutRoutedTokens) {
 TEST(ExpertCostTest, RoutedTokensTakeTheLinksTime) {
   const Job job = ExpertJob(8);
   JobCosts costs(job);
-  const spec::ParallelSpec parallel = Layout(8, 1, 1, 8);
+  const spec::ParallelSpec parallel = ExpertLayout(8, 1, 1, 8);
   const double rows_bytes = 1024.0 * 2 * 1024 * 2;
   const double layer_s = 4 * rows_bytes * 7 / 8 / 100e9;
   const int64_t num_microbatches = spec::NumMicrobatches(job.training, parallel);
@@ -78,7 +79,7 @@ TEST(ExpertCostTest, OneCopyOfATokenCrossesToEachNode) {
   const auto exchange_s = [&](bool deduplicated, int ep) {
     job.runtime.deduplicated_dispatch = deduplicated;
     JobCosts costs(job);
-    return PriceStep(costs, Layout(ep, 1, 1, 64)).report.time.ep_comm_s;
+    return PriceStep(costs, ExpertLayout(ep, 1, 1, 64)).report.time.ep_comm_s;
   };
   const double all_copies_s = exchange_s(false, 16);
   EXPECT_NEAR(exchange_s(true, 16), 0.75 * all_copies_s, 1e-4 * all_copies_s)
@@ -89,7 +90,8 @@ TEST(ExpertCostTest, OneCopyOfATokenCrossesToEachNode) {
 TEST(ExpertCostTest, LayersOfEachFormCountOnTheirStage) {
   const Job job = ExpertJob();
   JobCosts costs(job);
-  const spec::ParallelSpec parallel = Layout(2, 1, 4, 4);  // two layers a stage: the first dense
+  const spec::ParallelSpec parallel =
+      ExpertLayout(2, 1, 4, 4);  // two layers a stage: the first dense
   const StepParts parts = MakeStepParts(costs, parallel);
   const BlockCosts& blocks = costs.BlocksOf(parallel);
   const BlockCost& dense = blocks.layers[spec::IndexOf({})];
@@ -104,7 +106,7 @@ TEST(ExpertCostTest, ParametersAreCountedAsListed) {
   job.model.num_multi_token_layers = 1;
   JobCosts costs(job);
   for (const spec::ParallelSpec& parallel :
-       {Layout(1), Layout(4), Layout(4, 2, 1, 8), Layout(2, 1, 2, 8)}) {
+       {ExpertLayout(1), ExpertLayout(4), ExpertLayout(4, 2, 1, 8), ExpertLayout(2, 1, 2, 8)}) {
     const spec::VirtualStage stage{.index = 1, .first_layer = 1, .num_layers = 2, .has_head = true};
     int64_t elements = 0, expert_elements = 0, tokenwise = 0;
     for (const auto& parameter : spec::StageParameters(job.model, parallel, stage)) {
@@ -124,7 +126,8 @@ TEST(ExpertCostTest, ParametersAreCountedAsListed) {
 
 TEST(ExpertCostTest, TheFastPriceIsTheFullPrice) {
   JobCosts costs(ExpertJob());
-  for (const spec::ParallelSpec& parallel : {Layout(1), Layout(8), Layout(2, 2, 2, 4)}) {
+  for (const spec::ParallelSpec& parallel :
+       {ExpertLayout(1), ExpertLayout(8), ExpertLayout(2, 2, 2, 4)}) {
     const double full_s = PriceStep(costs, parallel).report.step_time_s;
     EXPECT_NEAR(PriceStepFast(costs, parallel).step_time_s, full_s, 1e-6 * full_s);
   }

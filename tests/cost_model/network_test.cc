@@ -14,10 +14,6 @@
 namespace tessera::cost_model {
 namespace {
 
-GroupPlacement Place(int size, int64_t stride, int world_size) {
-  return PlaceGroup({.size = size, .stride = stride}, world_size, RoundCluster());
-}
-
 TEST(PlaceGroupTest, NeighboursFillTheNode) {
   const GroupPlacement placement = Place(8, 1, 64);
   EXPECT_EQ(placement.ranks_per_node, 8);

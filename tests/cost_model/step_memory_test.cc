@@ -109,7 +109,7 @@ TEST(StepMemoryTest, EqualsListsOfParametersAndActionsToTheByte) {
     EXPECT_EQ(bytes.peak_bytes, static_cast<double>(PeakBytes(listed)));
     EXPECT_EQ(bytes.needed_bytes, NeededBytes(listed, job.cluster, parallel, job.runtime));
     EXPECT_LE(StepBytesOf(costs, parallel, parts, Padding::kNone).needed_bytes, bytes.needed_bytes);
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GT(num_compared, 100);
 }

@@ -23,7 +23,7 @@ Job LatentJob() {
   return job;
 }
 
-spec::ParallelSpec Layout(int tp, int pp, int dp, int vpp, spec::ScheduleKind schedule) {
+spec::ParallelSpec ScheduledLayout(int tp, int pp, int dp, int vpp, spec::ScheduleKind schedule) {
   spec::ParallelSpec parallel;
   parallel.tensor_parallel_size = tp;
   parallel.pipeline_parallel_size = pp;
@@ -37,9 +37,9 @@ std::vector<spec::ParallelSpec> Layouts() {
   using enum spec::ScheduleKind;
   std::vector<spec::ParallelSpec> layouts;
   for (spec::ParallelSpec layout :
-       {Layout(1, 1, 16, 1, kOneForwardOneBackward), Layout(2, 4, 2, 1, kOneForwardOneBackward),
-        Layout(2, 4, 2, 1, kGPipe), Layout(2, 4, 2, 2, kInterleaved),
-        Layout(1, 8, 2, 1, kZeroBubbleH1)}) {
+       {ScheduledLayout(1, 1, 16, 1, kOneForwardOneBackward),
+        ScheduledLayout(2, 4, 2, 1, kOneForwardOneBackward), ScheduledLayout(2, 4, 2, 1, kGPipe),
+        ScheduledLayout(2, 4, 2, 2, kInterleaved), ScheduledLayout(1, 8, 2, 1, kZeroBubbleH1)}) {
     for (const int zero_stage : {0, 1}) {
       for (const auto recompute : {spec::Recompute::kNone, spec::Recompute::kFull}) {
         layout.zero_stage = zero_stage;
@@ -136,7 +136,8 @@ TEST(StepTimelineTest, AMessageArrivesWhenItsReceiveEnds) {
 
 TEST(StepTimelineTest, PhasesTakeWhatTheStepReportSays) {
   JobCosts costs(LatentJob());
-  const spec::ParallelSpec layout = Layout(1, 1, 16, 1, spec::ScheduleKind::kOneForwardOneBackward);
+  const spec::ParallelSpec layout =
+      ScheduledLayout(1, 1, 16, 1, spec::ScheduleKind::kOneForwardOneBackward);
   const spec::TimeBreakdown time = PriceStep(costs, layout).report.time;
   const RankTimeline timeline = PredictTimelines(costs, layout).front();
   EXPECT_NEAR(PhaseSeconds(timeline, PhaseKind::kOptimizer), time.optimizer_s, 1e-12);
@@ -176,7 +177,7 @@ TEST(StepTimelineTest, OnSharedCoresItEndsWithTheStepToo) {
     job.training.global_batch_size = batch_size;
     JobCosts costs(job);
     const spec::ParallelSpec layout =
-        Layout(1, 8, 2, 1, spec::ScheduleKind::kOneForwardOneBackward);
+        ScheduledLayout(1, 8, 2, 1, spec::ScheduleKind::kOneForwardOneBackward);
     const double step_time_s = PriceStep(costs, layout).report.step_time_s;
     const double end_s = EndOf(PredictTimelines(costs, layout));
     EXPECT_NEAR(end_s, step_time_s, 1e-9 * step_time_s) << batch_size;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cost_model/job_costs.h"
+#include "cost_model/network.h"
 
 namespace tessera::cost_model {
 
@@ -43,6 +44,11 @@ inline Job RoundJob(int num_devices) {
   job.training.sequence_length = 1024;
   job.training.precision = spec::Precision::kBf16;
   return job;
+}
+
+// Where a group of ranks lies in a job on round nodes.
+inline GroupPlacement Place(int size, int64_t stride, int world_size) {
+  return PlaceGroup({.size = size, .stride = stride}, world_size, RoundCluster());
 }
 
 }  // namespace tessera::cost_model

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kElements = 10'000'000;
 
-spec::ParallelSpec Layout(int tp, int pp, int dp) {
+spec::ParallelSpec PlainLayout(int tp, int pp, int dp) {
   spec::ParallelSpec parallel;
   parallel.tensor_parallel_size = tp;
   parallel.pipeline_parallel_size = pp;
@@ -28,7 +28,7 @@ UpdateCost CostOf(const Job& job, const spec::ParallelSpec& parallel,
 // Two data ranks on two nodes, eight tensor ranks each: 4 bytes a gradient, half of them sent, by
 // eight ranks at once over 40 GB/s; 2 bytes a bf16 parameter on the way back.
 TEST(UpdateCostTest, ShardedStateScattersGradientsAndGathersParameters) {
-  const UpdateCost cost = CostOf(RoundJob(16), Layout(8, 1, 2), {.elements = kElements});
+  const UpdateCost cost = CostOf(RoundJob(16), PlainLayout(8, 1, 2), {.elements = kElements});
   EXPECT_DOUBLE_EQ(cost.gradient_comm_s, 0.5 * 40e6 * 8 / 40e9);
   EXPECT_DOUBLE_EQ(cost.gather_comm_s, 0.5 * 20e6 * 8 / 40e9);
   // Half of the parameters each: 28 bytes of fp32 state and gradient, 2 of the parameter.
@@ -38,7 +38,7 @@ TEST(UpdateCostTest, ShardedStateScattersGradientsAndGathersParameters) {
 }
 
 TEST(UpdateCostTest, WholeStateReducesGradientsAndGathersNothing) {
-  spec::ParallelSpec parallel = Layout(8, 1, 2);
+  spec::ParallelSpec parallel = PlainLayout(8, 1, 2);
   parallel.zero_stage = 0;
   const UpdateCost cost = CostOf(RoundJob(16), parallel, {.elements = kElements});
   EXPECT_DOUBLE_EQ(cost.gradient_comm_s, 2 * 0.5 * 40e6 * 8 / 40e9);
@@ -47,7 +47,7 @@ TEST(UpdateCostTest, WholeStateReducesGradientsAndGathersNothing) {
 }
 
 TEST(UpdateCostTest, OneDataRankReducesNothing) {
-  const UpdateCost cost = CostOf(RoundJob(8), Layout(8, 1, 1), {.elements = kElements});
+  const UpdateCost cost = CostOf(RoundJob(8), PlainLayout(8, 1, 1), {.elements = kElements});
   EXPECT_EQ(cost.gradient_comm_s, 0);
   EXPECT_EQ(cost.gather_comm_s, 0);
 }
@@ -55,21 +55,21 @@ TEST(UpdateCostTest, OneDataRankReducesNothing) {
 // Two ranks of a node over 100 GB/s, then two on different nodes with eight tensor ranks each.
 TEST(UpdateCostTest, FirstAndLastStageAddTheGradientsOfATiedEmbedding) {
   const StageParameterCounts parameters{.elements = kElements, .tied = kElements};
-  EXPECT_DOUBLE_EQ(CostOf(RoundJob(2), Layout(1, 2, 1), parameters).tied_comm_s,
+  EXPECT_DOUBLE_EQ(CostOf(RoundJob(2), PlainLayout(1, 2, 1), parameters).tied_comm_s,
                    2 * 0.5 * 40e6 / 100e9);
-  EXPECT_DOUBLE_EQ(CostOf(RoundJob(16), Layout(8, 2, 1), parameters).tied_comm_s,
+  EXPECT_DOUBLE_EQ(CostOf(RoundJob(16), PlainLayout(8, 2, 1), parameters).tied_comm_s,
                    2 * 0.5 * 40e6 * 8 / 40e9);
 }
 
 TEST(UpdateCostTest, TensorRanksAddTheGradientsTheyHoldTogether) {
   const StageParameterCounts tokenwise{.elements = kElements, .tokenwise = kElements};
-  EXPECT_DOUBLE_EQ(CostOf(RoundJob(8), Layout(8, 1, 1), tokenwise).tensor_comm_s,
+  EXPECT_DOUBLE_EQ(CostOf(RoundJob(8), PlainLayout(8, 1, 1), tokenwise).tensor_comm_s,
                    2 * 7.0 / 8 * 40e6 / 100e9);
   // Two key/value heads over eight ranks: four hold each.
   Job job = RoundJob(8);
   job.model.num_key_value_heads = 2;
   const StageParameterCounts replicated{.elements = kElements, .kv_replicated = kElements};
-  EXPECT_DOUBLE_EQ(CostOf(job, Layout(8, 1, 1), replicated).tensor_comm_s,
+  EXPECT_DOUBLE_EQ(CostOf(job, PlainLayout(8, 1, 1), replicated).tensor_comm_s,
                    2 * 3.0 / 4 * 40e6 / 100e9);
 }
 
@@ -77,19 +77,19 @@ TEST(UpdateCostTest, TensorRanksAddTheGradientsTheyHoldTogether) {
 // wide; half of a vocabulary of 32768 rows, 1024 wide.
 TEST(ParameterCountsTest, SharedParametersAreCounted) {
   JobCosts costs(RoundJob(4));
-  spec::ParallelSpec parallel = Layout(2, 2, 1);
+  spec::ParallelSpec parallel = PlainLayout(2, 2, 1);
   parallel.sequence_parallel = true;
   EXPECT_EQ(costs.ParametersOf(parallel).layers[0].tokenwise, 6 * 1024);
   EXPECT_EQ(costs.ParametersOf(parallel).tied_embedding, 16384 * 1024);
   EXPECT_EQ(costs.ParametersOf(parallel).layers[0].kv_replicated, 0);
-  EXPECT_EQ(costs.ParametersOf(Layout(2, 1, 2)).layers[0].tokenwise, 0);
+  EXPECT_EQ(costs.ParametersOf(PlainLayout(2, 1, 2)).layers[0].tokenwise, 0);
 }
 
 // A micro-batch of 1024 tokens, 1024 wide, 2 bytes each. Stages of four ranks: within the node over
 // a link, to the next node all four share 40 GB/s.
 TEST(StepPartsTest, RanksOfAStageShareTheNicsOfTheirNode) {
   JobCosts costs(RoundJob(16));
-  const StepParts parts = MakeStepParts(costs, Layout(4, 4, 1));
+  const StepParts parts = MakeStepParts(costs, PlainLayout(4, 4, 1));
   constexpr double kBytes = 2.0 * 1024 * 1024;
   EXPECT_DOUBLE_EQ(parts.transfer_s[0], kBytes / 100e9);
   EXPECT_DOUBLE_EQ(parts.transfer_s[1], kBytes * 4 / 40e9);
@@ -102,7 +102,7 @@ TEST(StepCostTest, RanksOfAPoolUpdateOverTheBandwidthTheyShare) {
     Job job = RoundJob(4);
     job.cluster.shared_compute_units = num_cores;
     JobCosts costs(job);
-    spec::ParallelSpec parallel = Layout(1, 1, 4);
+    spec::ParallelSpec parallel = PlainLayout(1, 1, 4);
     parallel.zero_stage = 0;
     const spec::StepReport report = PriceStep(costs, parallel).report;
     const double elements = static_cast<double>(report.stages[0].weights_bytes) / 2;
@@ -121,7 +121,7 @@ TEST(StepCostTest, RanksOfAPoolTakeTurnsAtTheirReductions) {
     Job job = RoundJob(4);
     job.cluster.shared_compute_units = num_cores;
     JobCosts costs(job);
-    reduced_s[num_cores] = PriceStep(costs, Layout(1, 1, 4)).report.time.dp_comm_s;
+    reduced_s[num_cores] = PriceStep(costs, PlainLayout(1, 1, 4)).report.time.dp_comm_s;
   }
   EXPECT_DOUBLE_EQ(reduced_s[1], 2 * reduced_s[2]);
 }

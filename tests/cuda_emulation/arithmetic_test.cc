@@ -49,7 +49,7 @@ TEST(AtomicsTest, NoUpdateIsLostAndEachReturnsWhatItFound) {
     EXPECT_EQ(doubles.Get()[0], kNumThreads * 0.25);
     std::vector<bool> seen(kNumThreads, false);
     for (int t : slots.Get()) seen[t] = true;
-    EXPECT_THAT(seen, testing::Each(true));
+    EXPECT_THAT(seen, ::testing::Each(true));
   }
 }
 

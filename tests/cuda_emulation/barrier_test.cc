@@ -9,8 +9,8 @@
 namespace tessera::cuda_emulation {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr int kBlock = 96;
 
@@ -98,7 +98,7 @@ TEST(BarrierTest, ThreadsThatReturnedAreNotWaitedFor) {
     const ScopedSettings scoped(settings);
     const DeviceArray<int> out(40);
     LaunchAndWait(CountAfterHalfReturned, 1, 80, 0, out.data());
-    EXPECT_THAT(out.Get(), testing::Each(40));
+    EXPECT_THAT(out.Get(), ::testing::Each(40));
   }
 }
 

@@ -17,18 +17,18 @@ using cuda_emulation::cublaslt::AlgorithmKind;
 
 constexpr MatMulLayout kLayouts[] = {MatMulLayout::kNN, MatMulLayout::kNT, MatMulLayout::kTN};
 
-struct Shape {
+struct ProductShape {
   int64_t m, n, k;
   int64_t gap;     // elements between the rows of a, b and c
   int64_t offset;  // of every array from a multiple of 256 bytes, in elements
 };
 // The library's vectors fit the first three alone.
-constexpr Shape kShapes[] = {{64, 48, 40, 0, 0},  {16, 8, 256, 8, 8}, {130, 72, 24, 16, 0},
-                             {1, 1, 1, 0, 0},     {1, 57, 33, 3, 1},  {57, 1, 1, 0, 1},
-                             {7, 5, 3, 1, 0},     {30, 97, 64, 3, 2}, {24, 40, 16, 8, 1},
-                             {129, 33, 31, 5, 3}, {48, 12, 32, 4, 4}};
+constexpr ProductShape kProductShapes[] = {
+    {64, 48, 40, 0, 0}, {16, 8, 256, 8, 8},  {130, 72, 24, 16, 0}, {1, 1, 1, 0, 0},
+    {1, 57, 33, 3, 1},  {57, 1, 1, 0, 1},    {7, 5, 3, 1, 0},      {30, 97, 64, 3, 2},
+    {24, 40, 16, 8, 1}, {129, 33, 31, 5, 3}, {48, 12, 32, 4, 4}};
 
-struct Case {
+struct ProductCase {
   MatMulLayout layout = MatMulLayout::kNT;
   DType operand_type = DType::kFloat32, result_type = DType::kFloat32;
   Epilogue epilogue = Epilogue::kNone;
@@ -38,7 +38,7 @@ struct Case {
 
 // A matrix with its rows `stride` apart; between them lies what nothing may read or write.
 struct Matrix {
-  Matrix(DType dtype, int64_t rows, int64_t columns, const Shape& shape, uint32_t seed)
+  Matrix(DType dtype, int64_t rows, int64_t columns, const ProductShape& shape, uint32_t seed)
       : num_rows(rows),
         num_columns(columns),
         stride(columns + shape.gap),
@@ -89,7 +89,7 @@ class MatMulTest : public ::testing::TestWithParam<DType> {
     backend_.AttachWorkspace(workspace_.data(), kWorkspaceBytes);
   }
 
-  void Expect(const Shape& shape, const Case& wanted) {
+  void Expect(const ProductShape& shape, const ProductCase& wanted) {
     SCOPED_TRACE(base::Concat("m ", shape.m, " n ", shape.n, " k ", shape.k, " gap ", shape.gap,
                               " offset ", shape.offset, " layout ", static_cast<int>(wanted.layout),
                               " epilogue ", static_cast<int>(wanted.epilogue), " accumulate ",
@@ -159,7 +159,7 @@ TEST_P(MatMulTest, EveryLayoutAndShapeMatchesTheReferenceWithEveryAlgorithm) {
        {AlgorithmKind::kVector, AlgorithmKind::kSplitK, AlgorithmKind::kScalar}) {
     const cuda_emulation::Scope preferred = cuda_emulation::WithAlgorithm(kind);
     backend_.AttachWorkspace(workspace_.data(), kWorkspaceBytes);  // forgets what it has chosen
-    for (const Shape& shape : kShapes) {
+    for (const ProductShape& shape : kProductShapes) {
       for (const MatMulLayout layout : kLayouts) {
         Expect(shape, {.layout = layout, .operand_type = GetParam(), .result_type = GetParam()});
       }
@@ -168,7 +168,7 @@ TEST_P(MatMulTest, EveryLayoutAndShapeMatchesTheReferenceWithEveryAlgorithm) {
 }
 
 TEST_P(MatMulTest, WeightGradientsAddUpInFp32) {
-  for (const Shape& shape : kShapes) {
+  for (const ProductShape& shape : kProductShapes) {
     Expect(shape, {.layout = MatMulLayout::kTN, .operand_type = GetParam(), .accumulate = true});
     Expect(shape, {.layout = MatMulLayout::kTN, .operand_type = GetParam(), .accumulate = false});
   }
@@ -176,8 +176,8 @@ TEST_P(MatMulTest, WeightGradientsAddUpInFp32) {
 
 TEST_P(MatMulTest, EpiloguesMatchTheReferenceFusedOrNot) {
   for (const DType result_type : {GetParam(), DType::kFloat32}) {
-    for (const Shape& shape : kShapes) {
-      Case wanted = {.operand_type = GetParam(), .result_type = result_type};
+    for (const ProductShape& shape : kProductShapes) {
+      ProductCase wanted = {.operand_type = GetParam(), .result_type = result_type};
       wanted.epilogue = Epilogue::kBias;
       Expect(shape, wanted);
       wanted.epilogue = Epilogue::kBiasGelu;

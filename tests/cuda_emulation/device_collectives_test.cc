@@ -19,7 +19,7 @@ using tessera::testing::TestElements;
 constexpr DType kReducible[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16,
                                 DType::kInt32,   DType::kInt64,    DType::kUInt8};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kAvg};
-constexpr int64_t kCounts[] = {0, 1, 7, 1000};
+constexpr int64_t kCollectiveCounts[] = {0, 1, 7, 1000};
 
 using Setting = std::tuple<CommKind, StreamOrder, int>;
 
@@ -64,7 +64,7 @@ TEST_P(DeviceCollectivesTest, AllReduceEqualsTheSerialSum) {
     kernels::Backend& backend = device.backend();
     for (const DType dtype : kReducible) {
       for (const ReduceOp op : kOps) {
-        for (const int64_t count : kCounts) {
+        for (const int64_t count : kCollectiveCounts) {
           // Not promised: NCCL adds in the type itself, where large integers overflow.
           if (op == ReduceOp::kAvg && !IsFloatingPoint(dtype)) continue;
           const std::vector<Bytes> inputs = Inputs(count, dtype);

@@ -20,17 +20,17 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kNumElements = 64;
 constexpr size_t kNumBytes = kNumElements * sizeof(float);
-constexpr int64_t kWorkspaceBytes = 8 << 20;
+constexpr int64_t kGraphWorkspaceBytes = 8 << 20;
 
 // A rank's numbers on its device, and where they come from.
 class Numbers {
  public:
   explicit Numbers(kernels::Backend& backend)
       : backend_(backend),
-        workspace_(backend, size_t{kWorkspaceBytes}),
+        workspace_(backend, size_t{kGraphWorkspaceBytes}),
         memory_(backend, kNumBytes),
         pinned_(static_cast<float*>(backend.AllocatePinned(kNumBytes))) {
-    backend.AttachWorkspace(workspace_.data(), kWorkspaceBytes);
+    backend.AttachWorkspace(workspace_.data(), kGraphWorkspaceBytes);
   }
   ~Numbers() { backend_.FreePinned(pinned_, kNumBytes); }
   Numbers(const Numbers&) = delete;

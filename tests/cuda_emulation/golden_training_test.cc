@@ -67,7 +67,7 @@ TEST_P(EmulatedTrainingTest, RanksThatShareADeviceTrainAsTheReference) {
 }
 
 // Losses and gradient norms of all steps.
-std::vector<double> Curve(const engine::TrainOptions& options) {
+std::vector<double> CurveOf(const engine::TrainOptions& options) {
   std::vector<double> values;
   const engine::TrainCallbacks callbacks{.on_step = [&](const engine::StepRow& row) {
     values.push_back(row.result.loss);
@@ -80,7 +80,7 @@ std::vector<double> Curve(const engine::TrainOptions& options) {
 
 // Losses of all steps.
 std::vector<double> Losses(const engine::TrainOptions& options) {
-  std::vector<double> values = Curve(options);
+  std::vector<double> values = CurveOf(options);
   for (size_t i = 0; i < values.size() / 2; ++i) values[i] = values[2 * i];
   values.resize(values.size() / 2);
   return values;
@@ -122,10 +122,10 @@ TEST_P(EmulatedTrainingTest, TheOrderOfStreamsChangesNoBit) {
   }
   const engine::TrainOptions options =
       CudaOptions(GetParam(), Layouts().back(), spec::Precision::kBf16, engine::CommKind::kNccl);
-  const std::vector<double> eager = Curve(options);
+  const std::vector<double> eager = CurveOf(options);
   for (const uint64_t seed : {0, 1}) {
     const auto order = cuda_emulation::WithStreamOrder(StreamOrder::kAdversarial, seed);
-    EXPECT_EQ(Curve(options), eager) << "seed " << seed;
+    EXPECT_EQ(CurveOf(options), eager) << "seed " << seed;
   }
 }
 

@@ -48,7 +48,7 @@ void ExpectSameBits(const engine::TrainOptions& options) {
   EXPECT_GT(with.forward_s, 0) << "marks within a graph";
 }
 
-GoldenCase Case(const std::string& name) {
+GoldenCase CaseNamed(const std::string& name) {
   for (const GoldenCase& golden : LoadGoldenCases()) {
     if (golden.name == name) return golden;
   }
@@ -58,7 +58,7 @@ GoldenCase Case(const std::string& name) {
 TEST(GraphTrainingTest, AGraphOnOneGpuTrainsAsTheCallsDo) {
   for (const auto precision :
        {spec::Precision::kFp32, spec::Precision::kBf16, spec::Precision::kFp16}) {
-    ExpectSameBits(CudaOptions(Case("llama-gqa"), {.micro_batch_size = 2}, precision));
+    ExpectSameBits(CudaOptions(CaseNamed("llama-gqa"), {.micro_batch_size = 2}, precision));
   }
 }
 
@@ -73,7 +73,7 @@ TEST(GraphTrainingTest, GraphsWithEveryKindOfCollectiveTrainAsTheCallsDo) {
        .zero_stage = 1,
        .overlap_grad_reduce = true}};
   for (const spec::ParallelSpec& parallel : layouts) {
-    ExpectSameBits(CudaOptions(Case("gpt2-odd-vocab"), parallel, spec::Precision::kBf16));
+    ExpectSameBits(CudaOptions(CaseNamed("gpt2-odd-vocab"), parallel, spec::Precision::kBf16));
   }
 }
 
@@ -87,7 +87,7 @@ std::string RefusalOf(const engine::TrainOptions& options) {
 }
 
 TEST(GraphTrainingTest, RanksThatTalkThroughTheHostAreRefused) {
-  const GoldenCase golden = Case("gpt2-odd-vocab");
+  const GoldenCase golden = CaseNamed("gpt2-odd-vocab");
   engine::TrainOptions options =
       CudaOptions(golden, {.data_parallel_size = 2}, spec::Precision::kFp32);
   options.comm = engine::CommKind::kThread;

@@ -7,21 +7,21 @@ namespace {
 
 using base::Epilogue;
 
-struct Shape {
+struct ActivationShape {
   int64_t num_rows, width;
   int64_t offset = 0;
 };
-constexpr Shape kShapes[] = {{1, 1},    {5, 7},       {3, 33},  {9, 257},
-                             {4, 1000}, {3, 1032, 1}, {70, 64}, {1, 4104}};
+constexpr ActivationShape kActivationShapes[] = {{1, 1},    {5, 7},       {3, 33},  {9, 257},
+                                                 {4, 1000}, {3, 1032, 1}, {70, 64}, {1, 4104}};
 
-std::string Text(const Shape& shape) {
+std::string Text(const ActivationShape& shape) {
   return base::Concat(shape.num_rows, " x ", shape.width, " at ", shape.offset);
 }
 
 class ActivationKernelTest : public KernelTest {};
 
 TEST_P(ActivationKernelTest, SwiGluIsTheFormula) {
-  for (const Shape& shape : kShapes) {
+  for (const ActivationShape& shape : kActivationShapes) {
     const auto [num_rows, width, offset] = shape;
     const Doubles gate_up = Random(num_rows * 2 * width, 1, -6, 6);
     const auto found = InAllOrders([&]() -> std::vector<Doubles> {
@@ -43,7 +43,7 @@ TEST_P(ActivationKernelTest, SwiGluSaturates) {
 }
 
 TEST_P(ActivationKernelTest, SwiGluBackwardIsTheFormulaAndMayWriteOverItsInput) {
-  for (const Shape& shape : kShapes) {
+  for (const ActivationShape& shape : kActivationShapes) {
     for (const bool in_place : {false, true}) {
       const auto [num_rows, width, offset] = shape;
       const Doubles gate_up = Random(num_rows * 2 * width, 1, -6, 6);
@@ -88,8 +88,8 @@ class EpilogueKernelTest : public KernelTest {
   }
 
   // Returns c and aux, dense.
-  std::vector<Doubles> Run(Epilogue epilogue, const Shape& shape, int64_t stride, const Doubles& c,
-                           const Doubles& bias, const Doubles& aux) {
+  std::vector<Doubles> Run(Epilogue epilogue, const ActivationShape& shape, int64_t stride,
+                           const Doubles& c, const Doubles& bias, const Doubles& aux) {
     const auto [num_rows, width, offset] = shape;
     return InAllOrders([&]() -> std::vector<Doubles> {
       const DeviceArray device_c = Upload(Padded(c, width, stride), offset);
@@ -110,7 +110,7 @@ class EpilogueKernelTest : public KernelTest {
 };
 
 TEST_P(EpilogueKernelTest, BiasIsAddedToEachRow) {
-  for (const Shape& shape : kShapes) {
+  for (const ActivationShape& shape : kActivationShapes) {
     for (const int64_t padding : {0, 8, 3}) {
       const auto [num_rows, width, offset] = shape;
       const Doubles c = Random(num_rows * width, 1), bias = Random(width, 2);
@@ -123,7 +123,7 @@ TEST_P(EpilogueKernelTest, BiasIsAddedToEachRow) {
 }
 
 TEST_P(EpilogueKernelTest, BiasGeluKeepsItsArgument) {
-  for (const Shape& shape : kShapes) {
+  for (const ActivationShape& shape : kActivationShapes) {
     for (const bool has_bias : {false, true}) {
       const auto [num_rows, width, offset] = shape;
       const int64_t n = num_rows * width;
@@ -143,7 +143,7 @@ TEST_P(EpilogueKernelTest, BiasGeluKeepsItsArgument) {
 }
 
 TEST_P(EpilogueKernelTest, GeluGradMultipliesByTheDerivative) {
-  for (const Shape& shape : kShapes) {
+  for (const ActivationShape& shape : kActivationShapes) {
     const auto [num_rows, width, offset] = shape;
     const Doubles c = Random(num_rows * width, 1), aux = Random(num_rows * width, 2, -5, 5);
     const auto found = Run(Epilogue::kGeluGrad, shape, width, c, {}, aux);

@@ -10,15 +10,15 @@
 namespace tessera::kernels::cuda::testing {
 namespace {
 
-struct Case {
+struct LossCase {
   int64_t num_rows, vocab_size;
   int64_t num_shards = 1;
   int64_t padding = 0;  // columns beyond the vocabulary, of the last shard or shards
 };
 // Rows that begin at multiples of 16 bytes and rows that do not; a shard that is all padding.
-constexpr Case kCases[] = {{1, 1},           {5, 7},       {3, 33, 1, 7}, {4, 257},
-                           {3, 1000},        {2, 1032, 1}, {3, 5003, 1},  {5, 100, 3, 2},
-                           {3, 1033, 4, 47}, {2, 5, 4, 7}};
+constexpr LossCase kLossCases[] = {{1, 1},           {5, 7},       {3, 33, 1, 7}, {4, 257},
+                                   {3, 1000},        {2, 1032, 1}, {3, 5003, 1},  {5, 100, 3, 2},
+                                   {3, 1033, 4, 47}, {2, 5, 4, 7}};
 constexpr double kGradScale = 0.25;
 constexpr double kLossBefore = 3.5;
 
@@ -35,7 +35,7 @@ class CrossEntropyKernelTest : public KernelTest {
   };
 
   // Columns of padding are NaN: they must not be read.
-  std::vector<Shard> MakeShards(const Case& c, const Doubles& logits, int64_t offset) const {
+  std::vector<Shard> MakeShards(const LossCase& c, const Doubles& logits, int64_t offset) const {
     const int64_t num_columns = (c.vocab_size + c.padding) / c.num_shards;
     std::vector<Shard> shards;
     for (int64_t s = 0; s < c.num_shards; ++s) {
@@ -59,7 +59,7 @@ class CrossEntropyKernelTest : public KernelTest {
     for (size_t i = 0; i < total.size(); ++i) total[i] = op(total[i], values[i]);
   }
 
-  Result Run(const Case& c, const Doubles& logits, const std::vector<int32_t>& labels,
+  Result Run(const LossCase& c, const Doubles& logits, const std::vector<int32_t>& labels,
              int64_t offset) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const auto shards = MakeShards(c, logits, offset);
@@ -92,7 +92,7 @@ class CrossEntropyKernelTest : public KernelTest {
     return Gradient(c, shards, device_labels, device_max, Floats(sum), Floats(target));
   }
 
-  Result Gradient(const Case& c, const std::vector<Shard>& shards, const DeviceInts& labels,
+  Result Gradient(const LossCase& c, const std::vector<Shard>& shards, const DeviceInts& labels,
                   const DeviceArray& max, const DeviceArray& sum_exp, const DeviceArray& target) {
     Result result{Doubles(), Doubles(c.num_rows * c.vocab_size)};
     for (const Shard& shard : shards) {
@@ -125,7 +125,7 @@ class CrossEntropyKernelTest : public KernelTest {
     return result;
   }
 
-  void Expect(const Case& c, int64_t offset) {
+  void Expect(const LossCase& c, int64_t offset) {
     const std::string text =
         base::Concat(c.num_rows, " x ", c.vocab_size, " in ", c.num_shards, " at ", offset);
     const Doubles logits = Random(c.num_rows * c.vocab_size, 1, -8, 8);
@@ -151,11 +151,11 @@ class CrossEntropyKernelTest : public KernelTest {
 };
 
 TEST_P(CrossEntropyKernelTest, LossAndGradientAreThoseOfTheWholeVocabulary) {
-  for (const Case& c : kCases) Expect(c, 0);
+  for (const LossCase& c : kLossCases) Expect(c, 0);
 }
 
 TEST_P(CrossEntropyKernelTest, ARowWithoutALabelHasNeitherLossNorGradient) {
-  const Case c{3, 40, 2};
+  const LossCase c{3, 40, 2};
   const Doubles logits = Random(c.num_rows * c.vocab_size, 1, -8, 8);
   const Result expected = Run(c, logits, {5, 30, 39}, 0);
   const Result masked = Run(c, logits, {5, -1, 39}, 0);

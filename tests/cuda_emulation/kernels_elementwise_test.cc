@@ -11,11 +11,11 @@ class ElementwiseKernelTest : public KernelTest {};
 constexpr int64_t kCounts[] = {1, 7, 33, 257, 1000, 1032, 40003};
 constexpr int64_t kOffsets[] = {0, 1};
 
-struct Shape {
+struct ElementwiseShape {
   int64_t num_rows, width;
 };
-constexpr Shape kShapes[] = {{1, 1},    {5, 7},    {3, 33},  {9, 257},
-                             {4, 1000}, {3, 1032}, {70, 64}, {1, 4104}};
+constexpr ElementwiseShape kElementwiseShapes[] = {{1, 1},    {5, 7},    {3, 33},  {9, 257},
+                                                   {4, 1000}, {3, 1032}, {70, 64}, {1, 4104}};
 
 TEST_P(ElementwiseKernelTest, ScaleMultipliesInPlace) {
   for (const int64_t n : kCounts) {
@@ -94,7 +94,7 @@ TEST_P(ElementwiseKernelTest, AddSumsArraysOfAllTypes) {
 enum class Aliasing { kNone, kX, kResidual };
 
 TEST_P(ElementwiseKernelTest, ResidualAddSumsRowsAndBiasAndMayWriteOverItsInputs) {
-  for (const Shape& shape : kShapes) {
+  for (const ElementwiseShape& shape : kElementwiseShapes) {
     for (const Aliasing aliasing : {Aliasing::kNone, Aliasing::kX, Aliasing::kResidual}) {
       for (const bool has_bias : {false, true}) {
         const int64_t offset = aliasing == Aliasing::kX ? 1 : 0;
@@ -128,8 +128,10 @@ TEST_P(ElementwiseKernelTest, ResidualAddSumsRowsAndBiasAndMayWriteOverItsInputs
 
 // Only the columns up to `width` of a stride count; what lies behind is NaN.
 TEST_P(ElementwiseKernelTest, BiasGradAddsTheRowsOfEachColumn) {
-  for (const Shape& shape : {Shape{1, 1}, Shape{7, 7}, Shape{300, 33}, Shape{9, 257},
-                             Shape{40, 1000}, Shape{3, 1032}, Shape{1000, 8}}) {
+  for (const ElementwiseShape& shape :
+       {ElementwiseShape{1, 1}, ElementwiseShape{7, 7}, ElementwiseShape{300, 33},
+        ElementwiseShape{9, 257}, ElementwiseShape{40, 1000}, ElementwiseShape{3, 1032},
+        ElementwiseShape{1000, 8}}) {
     for (const int64_t padding : {0, 8, 3}) {
       const auto [num_rows, width] = shape;
       const int64_t stride = width + padding;

@@ -18,18 +18,18 @@ std::vector<int32_t> RandomTokens(int64_t n, int32_t vocab_size, uint32_t seed) 
 constexpr int64_t kWidths[] = {1, 7, 33, 257, 1000, 1032};
 
 // The slices that a vocabulary of 30 is tested in.
-struct Slice {
+struct VocabSlice {
   int64_t begin, num_rows;
 
   bool Holds(int64_t token) const { return token >= begin && token < begin + num_rows; }
 };
 constexpr int32_t kVocabSize = 30;
-constexpr Slice kSlices[] = {{0, kVocabSize}, {10, 10}, {20, 10}, {12, 0}};
+constexpr VocabSlice kSlices[] = {{0, kVocabSize}, {10, 10}, {20, 10}, {12, 0}};
 
 class EmbeddingKernelTest : public KernelTest {};
 
 TEST_P(EmbeddingKernelTest, ForwardTakesTheRowsHeldHereAndZeros) {
-  for (const Slice& slice : kSlices) {
+  for (const VocabSlice& slice : kSlices) {
     for (const int64_t width : kWidths) {
       const int64_t num_rows = 19;
       const auto tokens = RandomTokens(num_rows, kVocabSize, 1);
@@ -54,8 +54,8 @@ TEST_P(EmbeddingKernelTest, ForwardTakesTheRowsHeldHereAndZeros) {
 }
 
 // What adding the rows one by one, in order and in fp32, makes of a table.
-Doubles AddRowsInOrder(const Doubles& table, const std::vector<int32_t>& tokens, const Slice& slice,
-                       int64_t width, const Doubles& dout) {
+Doubles AddRowsInOrder(const Doubles& table, const std::vector<int32_t>& tokens,
+                       const VocabSlice& slice, int64_t width, const Doubles& dout) {
   Doubles sums = Rounded(DType::kFloat32, table);
   for (size_t i = 0; i < dout.size(); ++i) {
     const int64_t token = tokens[i / width];
@@ -69,7 +69,7 @@ Doubles AddRowsInOrder(const Doubles& table, const std::vector<int32_t>& tokens,
 // To the last bit: the order of additions is part of what the operation promises.
 TEST_P(EmbeddingKernelTest, BackwardAddsTheRowsOfATokenInAscendingOrder) {
   for (const int64_t num_rows : {1, 2, 37, 500}) {
-    for (const Slice& slice : kSlices) {
+    for (const VocabSlice& slice : kSlices) {
       for (const int64_t width : {1, 7, 33, 264}) {
         const auto tokens = RandomTokens(num_rows, kVocabSize, 1);
         const Doubles dout = Random(num_rows * width, 2);
@@ -96,7 +96,7 @@ TEST_P(EmbeddingKernelTest, BackwardAddsTheRowsOfATokenInAscendingOrder) {
 // More rows than are sorted at once, and scratch for one tile of them; most rows hold one token.
 TEST_P(EmbeddingKernelTest, BackwardAddsTilesOfRowsInOrder) {
   const int64_t num_rows = 2 * 4096 + 77, width = 4;
-  const Slice slice{0, kVocabSize};
+  const VocabSlice slice{0, kVocabSize};
   auto tokens = RandomTokens(num_rows, kVocabSize, 1);
   for (int64_t i = 0; i < num_rows; i += 2) tokens[i] = 5;
   const Doubles dout = Random(num_rows * width, 2), before(kVocabSize * width, 0.0);

@@ -11,17 +11,18 @@ using reference::NormKind;
 
 constexpr float kEpsilon = 1e-5F;
 
-struct Shape {
+struct NormShape {
   int64_t num_rows, width;
   int64_t offset = 0;  // elements that arrays begin behind a multiple of 16 bytes
 };
 
 // Widths with and without accesses of 16 bytes; rows that share a block, that have one, and that do
 // not fit its registers.
-constexpr Shape kShapes[] = {{1, 1},    {3, 7},       {5, 33},   {4, 257},  {2, 1000},  {70, 64},
-                             {9, 1032}, {9, 1032, 1}, {1, 2048}, {2, 8200}, {2, 16392}, {13, 48}};
+constexpr NormShape kNormShapes[] = {{1, 1},    {3, 7},    {5, 33},    {4, 257},
+                                     {2, 1000}, {70, 64},  {9, 1032},  {9, 1032, 1},
+                                     {1, 2048}, {2, 8200}, {2, 16392}, {13, 48}};
 
-std::string Text(NormKind kind, const Shape& shape) {
+std::string Text(NormKind kind, const NormShape& shape) {
   return base::Concat(kind == NormKind::kLayerNorm ? "layer norm " : "rms norm ", shape.num_rows,
                       " x ", shape.width, " at ", shape.offset);
 }
@@ -29,11 +30,11 @@ std::string Text(NormKind kind, const Shape& shape) {
 class NormKernelTest : public KernelTest {
  protected:
   // Rows with an offset, so that a one-pass variance would lose digits.
-  Doubles RandomX(const Shape& shape) const {
+  Doubles RandomX(const NormShape& shape) const {
     return Random(shape.num_rows * shape.width, 1, 2, 4);
   }
 
-  void ExpectForward(NormKind kind, const Shape& shape) {
+  void ExpectForward(NormKind kind, const NormShape& shape) {
     const auto [num_rows, width, offset] = shape;
     const bool has_mean = kind == NormKind::kLayerNorm;
     const Doubles x = RandomX(shape);
@@ -64,7 +65,7 @@ class NormKernelTest : public KernelTest {
 
   enum class Aliasing { kNone, kGradient, kResidual };
 
-  void ExpectBackward(NormKind kind, const Shape& shape, Aliasing aliasing, bool has_residual,
+  void ExpectBackward(NormKind kind, const NormShape& shape, Aliasing aliasing, bool has_residual,
                       int64_t scratch_bytes = kLeastScratchBytes) {
     const auto [num_rows, width, offset] = shape;
     const bool has_mean = kind == NormKind::kLayerNorm;
@@ -116,14 +117,14 @@ class NormKernelTest : public KernelTest {
 };
 
 TEST_P(NormKernelTest, ForwardIsTheFormula) {
-  for (const Shape& shape : kShapes) {
+  for (const NormShape& shape : kNormShapes) {
     ExpectForward(NormKind::kLayerNorm, shape);
     ExpectForward(NormKind::kRmsNorm, shape);
   }
 }
 
 TEST_P(NormKernelTest, BackwardIsTheFormulaAndAccumulatesTheParameters) {
-  for (const Shape& shape : kShapes) {
+  for (const NormShape& shape : kNormShapes) {
     ExpectBackward(NormKind::kLayerNorm, shape, Aliasing::kNone, true);
     ExpectBackward(NormKind::kRmsNorm, shape, Aliasing::kNone, true);
   }
@@ -135,7 +136,7 @@ TEST_P(NormKernelTest, BackwardGoesWithoutAResidualGradient) {
 }
 
 TEST_P(NormKernelTest, BackwardMayWriteOverItsGradients) {
-  for (const Shape& shape : {Shape{6, 264}, Shape{6, 257}}) {
+  for (const NormShape& shape : {NormShape{6, 264}, NormShape{6, 257}}) {
     for (const Aliasing aliasing : {Aliasing::kGradient, Aliasing::kResidual}) {
       ExpectBackward(NormKind::kLayerNorm, shape, aliasing, true);
       ExpectBackward(NormKind::kRmsNorm, shape, aliasing, true);
@@ -145,7 +146,7 @@ TEST_P(NormKernelTest, BackwardMayWriteOverItsGradients) {
 
 // Blocks and pieces of the sums are cut to what there is.
 TEST_P(NormKernelTest, BackwardWorksWithLittleScratch) {
-  for (const Shape& shape : {Shape{40, 264}, Shape{40, 257}}) {
+  for (const NormShape& shape : {NormShape{40, 264}, NormShape{40, 257}}) {
     ExpectBackward(NormKind::kLayerNorm, shape, Aliasing::kNone, true, 2 * 264 * 4);
     ExpectBackward(NormKind::kRmsNorm, shape, Aliasing::kNone, true, 2 * 264 * 4);
   }

@@ -7,7 +7,7 @@
 namespace tessera::kernels::cuda::testing {
 namespace {
 
-constexpr int64_t kCounts[] = {1, 7, 33, 257, 1000, 1032, 40003};
+constexpr int64_t kOptimizerCounts[] = {1, 7, 33, 257, 1000, 1032, 40003};
 
 class OptimizerKernelTest : public KernelTest {
  protected:
@@ -25,7 +25,7 @@ class OptimizerKernelTest : public KernelTest {
 };
 
 TEST_P(OptimizerKernelTest, SquaresAccumulateInDouble) {
-  for (const int64_t n : kCounts) {
+  for (const int64_t n : kOptimizerCounts) {
     const Doubles x = Random(n, 1);
     double expected = 0.125;
     for (const double value : x) expected += value * value;
@@ -108,7 +108,7 @@ void OptimizerKernelTest::ExpectAdamW(int64_t n, bool has_master, int64_t step, 
 }
 
 TEST_P(OptimizerKernelTest, AdamWIsTheFormula) {
-  for (const int64_t n : kCounts) {
+  for (const int64_t n : kOptimizerCounts) {
     for (const bool has_master : {true, false}) {
       ExpectAdamW(n, has_master, 1, 0);
       ExpectAdamW(n, has_master, 1000, 1);

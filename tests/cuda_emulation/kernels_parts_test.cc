@@ -22,23 +22,23 @@ class PartsKernelTest : public ::testing::TestWithParam<DType> {
 };
 
 // Chunks shorter than a tile, longer, and neither; grouped queries; rows that are no quads.
-struct Case {
+struct RingCase {
   AttentionShape shape;
   int num_ranks;
 };
-constexpr Case kCases[] = {{{1, 8, 2, 2, 16, 0.25}, 2},
-                           {{2, 36, 4, 2, 16, 0.25}, 3},
-                           {{1, 296, 2, 1, 64, 0.12}, 2},
-                           {{2, 88, 2, 1, 7, 0.4}, 2}};
+constexpr RingCase kRingCases[] = {{{1, 8, 2, 2, 16, 0.25}, 2},
+                                   {{2, 36, 4, 2, 16, 0.25}, 3},
+                                   {{1, 296, 2, 1, 64, 0.12}, 2},
+                                   {{2, 88, 2, 1, 7, 0.4}, 2}};
 
 TEST_P(PartsKernelTest, TheRanksOfARingTogetherComputeTheWhole) {
-  for (const auto& [shape, num_ranks] : kCases) {
+  for (const auto& [shape, num_ranks] : kRingCases) {
     ExpectRingIsWhole(backend_, WholeAttention(GetParam(), shape, num_ranks));
   }
 }
 
 TEST_P(PartsKernelTest, RanksThatSeeAllKeysTogetherComputeTheWhole) {
-  for (const auto& [shape, num_ranks] : kCases) {
+  for (const auto& [shape, num_ranks] : kRingCases) {
     const WholeAttention whole(GetParam(), shape, num_ranks);
     ExpectGatheredIsWhole(backend_, whole, AttentionStats::kLogSumExp);
     if (shape.sequence < 100) {
@@ -48,7 +48,7 @@ TEST_P(PartsKernelTest, RanksThatSeeAllKeysTogetherComputeTheWhole) {
 }
 
 TEST_P(PartsKernelTest, AllPartsDropTheProbabilitiesThatTheWholeDrops) {
-  for (const auto& [shape, num_ranks] : kCases) {
+  for (const auto& [shape, num_ranks] : kRingCases) {
     for (const int ranks : {1, num_ranks}) {
       const WholeAttention whole(GetParam(), shape, ranks, /*dropout_probability=*/0.3F);
       ExpectRingIsWhole(backend_, whole);

@@ -13,9 +13,9 @@ using Ints = std::vector<int32_t>;
 
 // Experts fewer than the lanes of a warp, as many, more; rows that do not fill a block. Rows are a
 // multiple of 3, for three sequences.
-constexpr RouterShape kShapes[] = {{3, 1, 1, true},   {9, 4, 2, true},   {33, 32, 8, false},
-                                   {6, 5, 5, false},  {51, 70, 8, true}, {6, 40, 37, true},
-                                   {12, 33, 1, false}};
+constexpr RouterShape kRouterShapes[] = {{3, 1, 1, true},   {9, 4, 2, true},   {33, 32, 8, false},
+                                         {6, 5, 5, false},  {51, 70, 8, true}, {6, 40, 37, true},
+                                         {12, 33, 1, false}};
 
 std::string Text(const RouterShape& shape) {
   return base::Concat(shape.num_rows, " rows, ", shape.num_chosen, " of ", shape.num_experts,
@@ -61,7 +61,7 @@ class RouterKernelTest : public KernelTest {};
 
 TEST(RouterForwardKernelTest, ChoosesAndWeighsAsTheReference) {
   const TestStream stream;
-  for (const RouterShape& shape : kShapes) {
+  for (const RouterShape& shape : kRouterShapes) {
     const Doubles logits = Logits(shape);
     const auto expected = reference::Router(shape, logits);
     for (const bool in_place : {false, true}) {
@@ -127,7 +127,7 @@ TEST(RouterForwardKernelTest, CountsBelongToTheSequencesOfTheRows) {
 
 TEST_P(RouterKernelTest, BackwardIsTheGradientAndAddsUpTheLosses) {
   // The last takes several turns of the blocks.
-  std::vector<RouterShape> shapes(std::begin(kShapes), std::end(kShapes));
+  std::vector<RouterShape> shapes(std::begin(kRouterShapes), std::end(kRouterShapes));
   if (dtype() == DType::kFloat32) shapes.push_back({8196, 2, 1, false});
   for (const RouterShape& shape : shapes) {
     const int64_t sequence = shape.num_rows / 3;

@@ -8,7 +8,7 @@ namespace tessera::kernels::cuda::testing {
 namespace {
 
 // Widths that allow 16-byte accesses and that do not, below and above what a warp takes at once.
-constexpr int64_t kWidths[] = {1, 7, 64, 257, 520};
+constexpr int64_t kRoutedWidths[] = {1, 7, 64, 257, 520};
 
 class TokenKernelTest : public KernelTest {};
 
@@ -18,7 +18,7 @@ TEST_P(TokenKernelTest, PermuteTakesRowsTimesTheirScales) {
   const Doubles scale = Rounded(DType::kFloat32, RandomDoubles(num_rows, 2));
   const DeviceInts device_source(source_row);
   const DeviceArray device_scale = Floats(scale);
-  for (const int64_t width : kWidths) {
+  for (const int64_t width : kRoutedWidths) {
     const Doubles x = Random(7 * width, 1);
     const DeviceArray device_x = Upload(x), scaled = Poison(num_rows * width),
                       plain = Poison(num_rows * width);
@@ -48,7 +48,7 @@ TEST_P(TokenKernelTest, UnpermuteSumsTheCopiesOfATokenByTheirWeights) {
   const Doubles weight = Rounded(DType::kFloat32, RandomDoubles(kTokens * kCopies, 2));
   const DeviceInts device_routed(routed_row);
   const DeviceArray device_weight = Floats(weight);
-  for (const int64_t width : kWidths) {
+  for (const int64_t width : kRoutedWidths) {
     const Doubles x = Random(11 * width, 1);
     const DeviceArray device_x = Upload(x), weighted = Poison(kTokens * width),
                       plain = Poison(kTokens * width);
@@ -94,7 +94,7 @@ class DropoutKernelTest : public KernelTest {
 };
 
 TEST_P(DropoutKernelTest, DecidesAsTheDrawsOfTheHost) {
-  for (const int64_t width : kWidths) {
+  for (const int64_t width : kRoutedWidths) {
     for (const uint64_t first_index : {uint64_t{0}, uint64_t{3}, uint64_t{1} << 40}) {
       const int64_t num_rows = 9;
       const Doubles x = Random(num_rows * width, 1, 0.5, 1);
@@ -131,7 +131,7 @@ TEST_P(DropoutKernelTest, ProbabilityZeroKeepsEverything) {
 
 // Tokens of a context rank, of two samples: the same as on the host, by its own rule.
 TEST_P(DropoutKernelTest, ASumDropsOfItsFirstTermWithTheBiasAsOnTheHost) {
-  for (const int64_t width : kWidths) {
+  for (const int64_t width : kRoutedWidths) {
     for (const bool has_bias : {false, true}) {
       const int64_t num_rows = 9, n = num_rows * width;
       const Doubles x = Random(n, 1), residual = Random(n, 2), bias = Random(width, 3);

@@ -6,10 +6,11 @@ namespace {
 
 class WeightedActivationKernelTest : public KernelTest {};
 
-struct Shape {
+struct WeightedShape {
   int64_t num_rows, width;
 };
-constexpr Shape kShapes[] = {{1, 1}, {5, 7}, {9, 257}, {3, 1032}, {40, 64}, {1, 4104}};
+constexpr WeightedShape kWeightedShapes[] = {{1, 1},    {5, 7},   {9, 257},
+                                             {3, 1032}, {40, 64}, {1, 4104}};
 
 Doubles WeightRows(const Doubles& x, const Doubles& weight) {
   const size_t width = x.size() / weight.size();
@@ -27,7 +28,7 @@ Doubles RowProducts(const Doubles& dy, const Doubles& y, int64_t num_rows) {
 }
 
 TEST_P(WeightedActivationKernelTest, SwiGluTakesAFactorForEachRow) {
-  for (const auto& [num_rows, width] : kShapes) {
+  for (const auto& [num_rows, width] : kWeightedShapes) {
     const Doubles gate_up = Random(num_rows * 2 * width, 1, -6, 6);
     const Doubles dy = Random(num_rows * width, 2);
     const Doubles weights = Rounded(DType::kFloat32, RandomDoubles(num_rows, 3));
@@ -57,7 +58,7 @@ TEST_P(WeightedActivationKernelTest, SwiGluTakesAFactorForEachRow) {
 }
 
 TEST_P(WeightedActivationKernelTest, GeluTakesAFactorForEachRow) {
-  for (const auto& [num_rows, width] : kShapes) {
+  for (const auto& [num_rows, width] : kWeightedShapes) {
     const Doubles x = Random(num_rows * width, 1, -5, 5), dy = Random(num_rows * width, 2);
     const Doubles weights = Rounded(DType::kFloat32, RandomDoubles(num_rows, 3));
     const auto found = InAllOrders([&] {

@@ -11,8 +11,8 @@ extern __shared__ uint4 dynamic_shared[];
 namespace tessera::cuda_emulation {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 __global__ void CountVisits(int* visits) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -29,7 +29,7 @@ TEST(LaunchTest, EveryThreadOfEveryBlockRunsOnce) {
       const dim3 block(7, 3, 2);
       const DeviceArray<int> visits(std::vector<int>(30 * 42, 0));
       LaunchAndWait(CountVisits, grid, block, 0, visits.data());
-      EXPECT_THAT(visits.Get(), testing::Each(1));
+      EXPECT_THAT(visits.Get(), ::testing::Each(1));
     }
   }
 }

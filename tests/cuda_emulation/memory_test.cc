@@ -11,8 +11,8 @@
 namespace tessera::cuda_emulation {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 __global__ void Store(float* to, int64_t index) { to[index] = 1.0f; }
 

@@ -6,8 +6,8 @@
 namespace tessera::cuda_emulation {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 __global__ void CopyVectors(float4* to, const float* from) {
   to[threadIdx.x] = reinterpret_cast<const float4*>(from)[threadIdx.x];

@@ -11,7 +11,7 @@ namespace tessera::cuda_emulation::testing {
 namespace {
 
 constexpr int kRanks = 3;
-constexpr int64_t kCount = 1000;
+constexpr int64_t kNcclCount = 1000;
 
 std::vector<float> Given(int rank, int64_t count, NumberFormat format = NumberFormat::kFloat32) {
   return RandomNumbers(count, static_cast<uint32_t>(100 + rank), format);
@@ -46,20 +46,20 @@ double HalfUnit(NumberFormat format) {
 TEST(NcclCollectivesTest, SumsInEveryFormatInPlaceAndOut) {
   const Scope rounds_once = WithNcclReduction(NcclReduction::kAscending);
   for (const NumberFormat format : kFormats) {
-    const std::vector<double> expected = Sum(kRanks, kCount, format);
+    const std::vector<double> expected = Sum(kRanks, kNcclCount, format);
     RunCommunicator(kRanks, [&](Rank& rank) {
-      const DeviceArray send(Encode(Given(rank.rank(), kCount, format), format));
-      const DeviceArray<char> receive(kCount * SizeBytes(format));
-      ASSERT_EQ(ncclAllReduce(send.data(), receive.data(), kCount, TypeOf(format), ncclSum,
+      const DeviceArray send(Encode(Given(rank.rank(), kNcclCount, format), format));
+      const DeviceArray<char> receive(kNcclCount * SizeBytes(format));
+      ASSERT_EQ(ncclAllReduce(send.data(), receive.data(), kNcclCount, TypeOf(format), ncclSum,
                               rank.comm(), rank.stream()),
                 ncclSuccess);
-      ASSERT_EQ(ncclAllReduce(send.data(), send.data(), kCount, TypeOf(format), ncclAvg,
+      ASSERT_EQ(ncclAllReduce(send.data(), send.data(), kNcclCount, TypeOf(format), ncclAvg,
                               rank.comm(), rank.stream()),
                 ncclSuccess);
       Synchronize(rank.stream());
       const auto sums = Decode(receive.Get(), format);
       const auto averages = Decode(send.Get(), format);
-      for (int64_t i = 0; i < kCount; ++i) {
+      for (int64_t i = 0; i < kNcclCount; ++i) {
         ASSERT_NEAR(sums[i], expected[i], HalfUnit(format)) << i;
         ASSERT_NEAR(averages[i], expected[i] / kRanks, HalfUnit(format)) << i;
       }
@@ -112,7 +112,7 @@ TEST(NcclCollectivesTest, TakesMaximumMinimumAndProductOfIntegers) {
 
 TEST(NcclCollectivesTest, ScattersSumsByBlocksAndGathersThemBack) {
   for (const NumberFormat format : kFormats) {
-    const int64_t block = kCount, all = kRanks * block, size_bytes = SizeBytes(format);
+    const int64_t block = kNcclCount, all = kRanks * block, size_bytes = SizeBytes(format);
     const std::vector<double> expected = Sum(kRanks, all, format);
     RunCommunicator(kRanks, [&](Rank& rank) {
       const DeviceArray memory(Encode(Given(rank.rank(), all, format), format));
@@ -140,12 +140,12 @@ TEST(NcclCollectivesTest, ScattersSumsByBlocksAndGathersThemBack) {
 
 TEST(NcclCollectivesTest, BroadcastsFromTheRootWithoutReadingOthers) {
   RunCommunicator(kRanks, [](Rank& rank) {
-    const DeviceArray memory(Given(rank.rank(), kCount));
-    ASSERT_EQ(ncclBroadcast(rank.rank() == 2 ? memory.data() : nullptr, memory.data(), kCount,
+    const DeviceArray memory(Given(rank.rank(), kNcclCount));
+    ASSERT_EQ(ncclBroadcast(rank.rank() == 2 ? memory.data() : nullptr, memory.data(), kNcclCount,
                             ncclFloat32, 2, rank.comm(), rank.stream()),
               ncclSuccess);
     Synchronize(rank.stream());
-    EXPECT_EQ(memory.Get(), Given(2, kCount));
+    EXPECT_EQ(memory.Get(), Given(2, kNcclCount));
   });
 }
 

@@ -14,8 +14,8 @@
 namespace tessera::cuda_emulation {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 struct OrderCase {
   StreamOrder order;

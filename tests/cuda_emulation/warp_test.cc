@@ -9,7 +9,7 @@
 namespace tessera::cuda_emulation {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr unsigned kFull = 0xffffffffu;
 

@@ -10,7 +10,7 @@
 namespace tessera::cuda_emulation {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 namespace wmma = nvcuda::wmma;
 
 constexpr int kSide = 16;

@@ -17,8 +17,8 @@ namespace {
 using test::ConfigErrorOf;
 using test::kTokenizerFolder;
 using test::kTokenizerJson;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 TEST(ByteAlphabetTest, PrintableBytesStandForThemselvesAndTheOthersFollow) {
@@ -37,7 +37,7 @@ TEST(ByteAlphabetTest, OtherCharactersStandForNoByte) {
   }
 }
 
-class BpeFilesTest : public testing::Test {
+class BpeFilesTest : public ::testing::Test {
  protected:
   BpeFilesTest() {
     std::filesystem::create_directory(folder_.Path("gpt2"));

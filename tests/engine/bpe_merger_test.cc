@@ -12,7 +12,7 @@
 namespace tessera::engine {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 // All bytes as their own ids, and what the merges make from 256 on.
 class Vocabulary {

@@ -22,8 +22,8 @@ using test::GoldenTokenizer;
 using test::kTokenizerFolder;
 using test::kTokenizerJson;
 using test::Pieces;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 Json GoldenCases() { return Json::parse(test::ReadFile(kTokenizerFolder + "/cases.json")); }

@@ -11,7 +11,7 @@
 namespace tessera::engine {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(ByteTokenizerTest, TokensAreBytesAndAreAppended) {
   std::vector<int32_t> tokens = {7};

@@ -14,7 +14,7 @@ using base::OpRecord;
 using base::ReduceOp;
 using testing::RunRanks;
 
-class Recorder final : public base::OpObserver {
+class PairRecorder final : public base::OpObserver {
  public:
   void OnOpBegin(const OpRecord& record) override {
     EXPECT_FALSE(is_open_);
@@ -34,7 +34,7 @@ class Recorder final : public base::OpObserver {
 
 TEST(CommunicatorObserverTest, EveryOperationIsReportedWithItsShape) {
   RunRanks(2, [](Communicator& world) {
-    Recorder recorder;
+    PairRecorder recorder;
     world.set_observer(&recorder, 3);
     std::vector<float> a(16);
     std::vector<float> b(16);
@@ -76,7 +76,7 @@ TEST(CommunicatorObserverTest, EveryOperationIsReportedWithItsShape) {
 
 TEST(CommunicatorObserverTest, ACollectiveOfOneRankCopiesAndIsNotReported) {
   RunRanks(1, [](Communicator& world) {
-    Recorder recorder;
+    PairRecorder recorder;
     world.set_observer(&recorder, 0);
     const std::vector<float> input = {1, 2, 3};
     std::vector<float> output(3);

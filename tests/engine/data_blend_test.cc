@@ -19,8 +19,8 @@ namespace {
 using test::Bytes;
 using test::ConfigErrorOf;
 using test::TestFolder;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(BlendWordsTest, PathsStandAloneOrBehindTheirWeights) {
   EXPECT_THAT(BlendFromWords({"a"}), ElementsAre(BlendPart{.path = "a"}));
@@ -81,7 +81,7 @@ TEST(BlendIndexTest, ADataSetIsLaidOutForHalfAPercentMoreThanItsShare) {
   EXPECT_EQ(BlendSamplesOf(1, 1), 2);
 }
 
-class BlendedSourceTest : public testing::Test {
+class BlendedSourceTest : public ::testing::Test {
  protected:
   // `num_documents` documents of four tokens; those of document d are first + d.
   std::string WritePair(const std::string& name, int32_t first, int32_t num_documents) const {

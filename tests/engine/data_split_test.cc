@@ -14,8 +14,8 @@ namespace tessera::engine {
 namespace {
 
 using test::ConfigErrorOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::pair<int64_t, int64_t>> Ranges(const std::string& text, int64_t num_sequences) {
   std::vector<std::pair<int64_t, int64_t>> ranges;

@@ -22,10 +22,10 @@ using test::Bytes;
 using test::ConfigErrorOf;
 using test::ReadFile;
 using test::TestFolder;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class DatasetBuilderTest : public testing::Test {
+class DatasetBuilderTest : public ::testing::Test {
  protected:
   BuildResult Build(BuildOptions options) const {
     options.output_prefix = folder_.Path("out");

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-spec::Plan SmallPlan() {
+spec::Plan ToyPlan() {
   spec::Plan plan;
   plan.model = {.name = "toy",
                 .num_layers = 4,
@@ -34,7 +34,7 @@ spec::Plan SmallPlan() {
 TEST(CheckExecutableTest, APlainPlanRunsIn32And16Bits) {
   for (const spec::Precision precision :
        {spec::Precision::kFp32, spec::Precision::kBf16, spec::Precision::kFp16}) {
-    spec::Plan plan = SmallPlan();
+    spec::Plan plan = ToyPlan();
     plan.training.precision = precision;
     EXPECT_NO_THROW(CheckExecutable(plan)) << spec::ToString(precision);
   }
@@ -43,7 +43,7 @@ TEST(CheckExecutableTest, APlainPlanRunsIn32And16Bits) {
 TEST(CheckExecutableTest, EveryWayToShardRuns) {
   for (const int zero_stage : {0, 1, 2, 3}) {
     for (const int group : {0, 1, 2}) {
-      spec::Plan plan = SmallPlan();
+      spec::Plan plan = ToyPlan();
       plan.parallel.zero_stage = zero_stage;
       plan.parallel.zero_group_size = group;
       plan.parallel.overlap_param_gather = true;
@@ -86,7 +86,7 @@ TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
       {[](auto& plan) { plan.model.num_multi_token_layers = 1; }, "multi-token"},
       {[](auto& plan) { plan.training.precision = spec::Precision::kFp8; }, "precision fp8"}};
   for (const Case& c : cases) {
-    spec::Plan plan = SmallPlan();
+    spec::Plan plan = ToyPlan();
     c.edit(plan);
     try {
       CheckExecutable(plan);
@@ -98,7 +98,7 @@ TEST(CheckExecutableTest, WhatIsOnlyPlannedIsRefusedWithItsReason) {
 }
 
 TEST(CheckExecutableTest, ABrokenRuleIsRefusedWithItsNumbers) {
-  spec::Plan plan = SmallPlan();
+  spec::Plan plan = ToyPlan();
   plan.training.global_batch_size = 7;
   try {
     CheckExecutable(plan);

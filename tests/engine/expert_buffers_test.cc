@@ -24,15 +24,15 @@ spec::ParallelSpec WithExperts(spec::ParallelSpec layout, int expert, int expert
 }
 
 // Experts over some data ranks, over all of them, over tensor and data ranks, split or whole.
-std::vector<spec::ParallelSpec> Layouts() {
+std::vector<spec::ParallelSpec> ExpertLayouts() {
   return {WithExperts(Layout(1, 1, 4), 2, 0),       WithExperts(Layout(1, 1, 4, 1, 0), 4, 0),
           WithExperts(Layout(2, 1, 2, 1, 0), 2, 1), WithExperts(Layout(2, 1, 2), 2, 1),
           WithExperts(Layout(2, 1, 1), 1, 1),       WithExperts(Layout(2, 1, 2), 2, 2)};
 }
 
 // A rank without layers.
-struct Rank {
-  Rank(Communicator& world, const spec::ParallelSpec& layout)
+struct ExpertRank {
+  ExpertRank(Communicator& world, const spec::ParallelSpec& layout)
       : parallel(layout),
         backend(kernels::MakeCpuBackend(1)),
         pool(*backend),
@@ -88,9 +88,9 @@ struct Rank {
 float GradientOf(int world_rank) { return static_cast<float>(1 << world_rank); }
 
 TEST(ExpertBuffersTest, GradientsAddUpOverTheHoldersOfTheSameParameters) {
-  for (const spec::ParallelSpec& layout : Layouts()) {
+  for (const spec::ParallelSpec& layout : ExpertLayouts()) {
     testing::RunRanks(spec::WorldSize(layout), [&](Communicator& world) {
-      Rank rank(world, layout);
+      ExpertRank rank(world, layout);
       rank.backend->Fill(rank.store.gradients(), rank.store.layout().num_elements,
                          GradientOf(world.rank()));
       GradientReducer reducer(rank.context, rank.store, rank.waits, /*overlaps=*/false);
@@ -113,11 +113,11 @@ TEST(ExpertBuffersTest, GradientsAddUpOverTheHoldersOfTheSameParameters) {
 
 TEST(ExpertBuffersTest, TheNormCountsEachParameterOnce) {
   const spec::ModelSpec model = TinyMixture();
-  for (const spec::ParallelSpec& layout : Layouts()) {
+  for (const spec::ParallelSpec& layout : ExpertLayouts()) {
     double sum = 0;
     std::mutex mutex;
     testing::RunRanks(spec::WorldSize(layout), [&](Communicator& world) {
-      Rank rank(world, layout);
+      ExpertRank rank(world, layout);
       rank.backend->Fill(rank.store.gradients(), rank.store.layout().num_elements, 0);
       // Ones in what the model has, zeros in what the vocabulary is padded with.
       for (size_t i = 0; i < rank.store.parameters().size(); ++i) {
@@ -138,10 +138,10 @@ TEST(ExpertBuffersTest, TheNormCountsEachParameterOnce) {
 }
 
 TEST(ExpertBuffersTest, EveryHolderGetsTheWeightsThatOthersUpdated) {
-  for (const spec::ParallelSpec& layout : Layouts()) {
+  for (const spec::ParallelSpec& layout : ExpertLayouts()) {
     if (layout.zero_stage == 0) continue;
     testing::RunRanks(spec::WorldSize(layout), [&](Communicator& world) {
-      Rank rank(world, layout);
+      ExpertRank rank(world, layout);
       std::vector<float> whole(static_cast<size_t>(rank.store.layout().num_elements));
       rank.store.DrawInitialWeights(7, whole.data());
       rank.backend->Fill(rank.store.weights(), rank.store.layout().num_elements, -1);
@@ -158,7 +158,7 @@ TEST(ExpertBuffersTest, EveryHolderGetsTheWeightsThatOthersUpdated) {
 
 // One micro-batch through all parts, forward and backward, as a pass does it.
 template <typename Visit>
-void VisitParts(const Rank& rank, const Visit& visit) {
+void VisitParts(const ExpertRank& rank, const Visit& visit) {
   std::vector<int> parts = {spec::kEmbeddingPart};
   for (int layer = 0; layer < rank.model.num_layers; ++layer) parts.push_back(layer);
   parts.push_back(spec::kHeadPart);
@@ -166,7 +166,7 @@ void VisitParts(const Rank& rank, const Visit& visit) {
 }
 
 // Names of a part's parameters on this rank.
-std::vector<std::string> NamesIn(const Rank& rank, int part) {
+std::vector<std::string> NamesIn(const ExpertRank& rank, int part) {
   std::vector<std::string> names;
   for (const spec::ParameterSpec& parameter : rank.store.parameters()) {
     if (parameter.layer == part) names.push_back(parameter.name);
@@ -175,16 +175,16 @@ std::vector<std::string> NamesIn(const Rank& rank, int part) {
 }
 
 TEST(ExpertBuffersTest, PartsAreWholeWhereTheyAreUsed) {
-  for (spec::ParallelSpec layout : Layouts()) {
+  for (spec::ParallelSpec layout : ExpertLayouts()) {
     layout.zero_stage = 3;
     testing::RunRanks(spec::WorldSize(layout), [&](Communicator& world) {
-      Rank rank(world, layout);
+      ExpertRank rank(world, layout);
       std::vector<float> owned(static_cast<size_t>(rank.store.num_weights()));
       rank.store.DrawInitialWeights(7, owned.data());
       rank.backend->CopyToDevice(rank.store.weights().data, owned.data(), owned.size() * 4);
       spec::ParallelSpec unsharded = layout;
       unsharded.zero_stage = 0;
-      Rank whole(world, unsharded);
+      ExpertRank whole(world, unsharded);
       whole.store.DrawInitialWeights(7, whole.store.weights().As<float>());
       ParameterGatherer gatherer(rank.context, rank.store, rank.waits);
       VisitParts(rank, [&](int part) {
@@ -204,12 +204,12 @@ TEST(ExpertBuffersTest, PartsAreWholeWhereTheyAreUsed) {
 
 // Two micro-batches of ones: each owner has twice the number of holders.
 TEST(ExpertBuffersTest, ShardsCollectTheGradientsOfEveryMicrobatch) {
-  for (spec::ParallelSpec layout : Layouts()) {
+  for (spec::ParallelSpec layout : ExpertLayouts()) {
     layout.zero_stage = 2;
     for (const bool overlaps : {false, true}) {
       layout.overlap_grad_reduce = overlaps;
       testing::RunRanks(spec::WorldSize(layout), [&](Communicator& world) {
-        Rank rank(world, layout);
+        ExpertRank rank(world, layout);
         rank.backend->Fill(rank.store.gradients(), rank.store.num_gradients(), 0);
         GradientReducer reducer(rank.context, rank.store, rank.waits, overlaps);
         for (int microbatch = 0; microbatch < 2; ++microbatch) {

@@ -13,12 +13,12 @@
 namespace tessera::engine {
 namespace {
 
+using test::SmallPlan;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::SmallPlan;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kFloatNan = std::numeric_limits<float>::quiet_NaN();
 
 // The weights of a parameter on this rank; empty where it is not here. `state` is of fp32 on a CPU:
 // the weights themselves.
@@ -58,7 +58,7 @@ TEST(FaultFinderTest, NamesTheRankWhoseParameterIsNoNumber) {
   const spec::ParallelSpec parallel = {
       .tensor_parallel_size = 2, .pipeline_parallel_size = 2, .data_parallel_size = 2};
   const std::string message = MessageOf(parallel, [](int rank, const TrainState& state) {
-    if (rank == 5) WeightsOf(state, "layers.2.mlp.down.weight")[3] = kNan;
+    if (rank == 5) WeightsOf(state, "layers.2.mlp.down.weight")[3] = kFloatNan;
   });
   EXPECT_THAT(message,
               AllOf(HasSubstr("step 2"), HasSubstr("the parameter layers.2.mlp.down.weight "
@@ -69,7 +69,7 @@ TEST(FaultFinderTest, FindsAParameterThatIsKeptInShards) {
   const std::string message =
       MessageOf({.data_parallel_size = 2, .zero_stage = 3}, [](int rank, const TrainState& state) {
         ASSERT_TRUE(state.has_owned_weights_alone);
-        if (rank == 1) state.weights[0] = kNan;
+        if (rank == 1) state.weights[0] = kFloatNan;
       });
   EXPECT_THAT(message, AllOf(HasSubstr("the parameter "), HasSubstr("on rank 1")));
 }
@@ -104,7 +104,7 @@ TEST(StepGuardTrainingTest, ASkippedStepChangesNoWeightAndTheNextOneTrains) {
     const std::vector<float> kept(state.weights, state.weights + NumWeights(state));
     float& broken = WeightsOf(state, "final_norm.weight")[0];
     const float value = broken;
-    broken = kNan;
+    broken = kFloatNan;
     StepResult result = trainer.Step(false);
     EXPECT_TRUE(result.skipped);
     EXPECT_THAT(result.anomaly, HasSubstr("final_norm.weight"));
@@ -117,7 +117,7 @@ TEST(StepGuardTrainingTest, ASkippedStepChangesNoWeightAndTheNextOneTrains) {
     EXPECT_EQ(result.anomaly, "");
     EXPECT_FALSE(std::equal(kept.begin(), kept.end(), state.weights));
     // One more than may be skipped in a row.
-    broken = kNan;
+    broken = kFloatNan;
     EXPECT_TRUE(trainer.Step(false).skipped);
     EXPECT_THROW(trainer.Step(false), DivergedError);
   });

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/train/rank_trainer.h"
+#include "tests/engine/op_recorder.h"
 #include "tests/testing/conformance_plans.h"
 #include "tests/testing/counting_source.h"
 #include "tests/testing/run_ranks.h"
@@ -11,32 +12,25 @@
 namespace tessera::engine {
 namespace {
 
-class Recorder : public base::OpObserver {
- public:
-  void OnOpBegin(const base::OpRecord& record) override { records.push_back(record); }
-  void OnOpEnd(const base::OpRecord& /*record*/) override {}
-  std::vector<base::OpRecord> records;
-};
-
-struct Outcome {
+struct OverlapOutcome {
   std::vector<std::vector<float>> weights;        // by rank
   std::vector<std::vector<base::OpRecord>> step;  // by rank: operations of the last step
 };
 
-Outcome Train(spec::Plan plan, bool overlaps) {
+OverlapOutcome TrainAndRecord(spec::Plan plan, bool overlaps) {
   plan.cluster.shared_compute_units = 0;
   plan.parallel.overlap_grad_reduce = overlaps;
   plan.num_devices = spec::WorldSize(plan.parallel);
   EXPECT_TRUE(FindViolations(plan.model, plan.training, plan.parallel, plan.num_devices).empty());
   const testing::CountingSource source(plan.training.sequence_length, plan.model.vocab_size);
   const auto num_ranks = static_cast<size_t>(plan.num_devices);
-  Outcome outcome{std::vector<std::vector<float>>(num_ranks),
-                  std::vector<std::vector<base::OpRecord>>(num_ranks)};
+  OverlapOutcome outcome{std::vector<std::vector<float>>(num_ranks),
+                         std::vector<std::vector<base::OpRecord>>(num_ranks)};
   testing::RunRanks(plan.num_devices, [&](Communicator& world) {
     const auto device = MakeRankDevice({}, world);
     RankTrainer trainer(plan, *device, world, source);
     trainer.Step(false);
-    Recorder recorder;
+    OpRecorder recorder;
     trainer.set_observer(&recorder);
     trainer.Step(false);
     trainer.set_observer(nullptr);
@@ -63,7 +57,7 @@ int64_t NumHidden(const std::vector<base::OpRecord>& records) {
 }
 
 // Tied embeddings on one and on two stages, shared key/value heads, token-wise parameters, chunks.
-std::vector<spec::ParallelSpec> Layouts() {
+std::vector<spec::ParallelSpec> OverlapLayouts() {
   std::vector<spec::ParallelSpec> layouts = {
       {.data_parallel_size = 2},
       {.data_parallel_size = 2, .zero_stage = 1},
@@ -93,10 +87,10 @@ TEST(GradientOverlapTest, ReducingBehindThePassGivesTheSameBits) {
   for (testing::NamedPlan& named : testing::ConformancePlans()) {
     if (named.plan.model.name == last_model) continue;
     last_model = named.plan.model.name;
-    for (const spec::ParallelSpec& layout : Layouts()) {
+    for (const spec::ParallelSpec& layout : OverlapLayouts()) {
       named.plan.parallel = layout;
-      const Outcome apart = Train(named.plan, /*overlaps=*/false);
-      const Outcome hidden = Train(named.plan, /*overlaps=*/true);
+      const OverlapOutcome apart = TrainAndRecord(named.plan, /*overlaps=*/false);
+      const OverlapOutcome hidden = TrainAndRecord(named.plan, /*overlaps=*/true);
       EXPECT_EQ(hidden.weights, apart.weights) << named.name;
       for (size_t rank = 0; rank < apart.step.size(); ++rank) {
         EXPECT_EQ(NumHidden(apart.step[rank]), 0);

@@ -18,9 +18,9 @@ using test::Bytes;
 using test::ConfigErrorOf;
 using test::ReadFile;
 using test::TestFolder;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const std::string kMagic("MMIDIDX\0\0", 9);
 
@@ -38,7 +38,7 @@ std::vector<int32_t> TokensOf(const TokenStore& store, int64_t sequence) {
   return tokens;
 }
 
-class IndexedDatasetTest : public testing::Test {
+class IndexedDatasetTest : public ::testing::Test {
  protected:
   std::string ErrorOf(const std::string& idx, const std::string& bin = kBin) const {
     folder_.Write("data.idx", idx);

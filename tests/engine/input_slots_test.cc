@@ -9,20 +9,20 @@
 namespace tessera::engine {
 namespace {
 
-constexpr int64_t kTokens = 5;
+constexpr int64_t kSlotTokens = 5;
 
 TEST(InputSlotsTest, EachMicrobatchKeepsItsPlaceAndIsLoadedOnceAStep) {
   tessera::testing::CountingBackend backend;
-  InputSlots slots(backend, 3, kTokens);
+  InputSlots slots(backend, 3, kSlotTokens);
   int num_loads = 0;
-  std::vector<int32_t> loaded(2 * kTokens);  // as a loader's own memory: overwritten each time
+  std::vector<int32_t> loaded(2 * kSlotTokens);  // as a loader's own memory: overwritten each time
   const auto get = [&](int64_t consumed_samples, int microbatch) {
     return slots.Get(consumed_samples, microbatch, [&] {
       ++num_loads;
       for (size_t i = 0; i < loaded.size(); ++i) {
         loaded[i] = static_cast<int32_t>(1000 * consumed_samples + 100 * microbatch + i);
       }
-      return Microbatch{.tokens = loaded.data(), .labels = loaded.data() + kTokens};
+      return Microbatch{.tokens = loaded.data(), .labels = loaded.data() + kSlotTokens};
     });
   };
   std::vector<Microbatch> places;
@@ -37,9 +37,9 @@ TEST(InputSlotsTest, EachMicrobatchKeepsItsPlaceAndIsLoadedOnceAStep) {
       const Microbatch& place = places[static_cast<size_t>(microbatch)];
       const int64_t first = 1000 * consumed_samples + 100 * microbatch;
       EXPECT_EQ(place.tokens[0], first);
-      EXPECT_EQ(place.tokens[kTokens - 1], first + kTokens - 1);
-      EXPECT_EQ(place.labels[0], first + kTokens);
-      EXPECT_EQ(place.labels[kTokens - 1], first + 2 * kTokens - 1);
+      EXPECT_EQ(place.tokens[kSlotTokens - 1], first + kSlotTokens - 1);
+      EXPECT_EQ(place.labels[0], first + kSlotTokens);
+      EXPECT_EQ(place.labels[kSlotTokens - 1], first + 2 * kSlotTokens - 1);
     }
   }
   EXPECT_EQ(num_loads, 9);

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 // Two layers of width 4, two heads, 5 tokens, 3 positions.
 constexpr int kLayers = 2;
-constexpr int kHidden = 4;
+constexpr int kLlmcHidden = 4;
 constexpr int kVocab = 5;
 constexpr int kPositions = 3;
 constexpr int kPaddedVocab = 128;
@@ -33,7 +33,7 @@ constexpr int kPaddedVocab = 128;
 spec::ModelSpec SmallModel() {
   spec::ModelSpec model;
   model.num_layers = kLayers;
-  model.hidden_size = kHidden;
+  model.hidden_size = kLlmcHidden;
   model.num_attention_heads = model.num_key_value_heads = 2;
   model.head_dim = 2;
   model.ffn_hidden_size = 16;
@@ -52,22 +52,22 @@ struct FileTensor {
   int columns = 1;
   bool is_per_layer = true;
 };
-const FileTensor kTensors[] = {{"wte", kPaddedVocab, kHidden, false},
-                               {"wpe", kPositions, kHidden, false},
-                               {"ln_1.weight", 1, kHidden},
-                               {"ln_1.bias", 1, kHidden},
-                               {"c_attn.weight", 3 * kHidden, kHidden},
-                               {"c_attn.bias", 1, 3 * kHidden},
-                               {"attn.c_proj.weight", kHidden, kHidden},
-                               {"attn.c_proj.bias", 1, kHidden},
-                               {"ln_2.weight", 1, kHidden},
-                               {"ln_2.bias", 1, kHidden},
-                               {"c_fc.weight", 16, kHidden},
+const FileTensor kTensors[] = {{"wte", kPaddedVocab, kLlmcHidden, false},
+                               {"wpe", kPositions, kLlmcHidden, false},
+                               {"ln_1.weight", 1, kLlmcHidden},
+                               {"ln_1.bias", 1, kLlmcHidden},
+                               {"c_attn.weight", 3 * kLlmcHidden, kLlmcHidden},
+                               {"c_attn.bias", 1, 3 * kLlmcHidden},
+                               {"attn.c_proj.weight", kLlmcHidden, kLlmcHidden},
+                               {"attn.c_proj.bias", 1, kLlmcHidden},
+                               {"ln_2.weight", 1, kLlmcHidden},
+                               {"ln_2.bias", 1, kLlmcHidden},
+                               {"c_fc.weight", 16, kLlmcHidden},
                                {"c_fc.bias", 1, 16},
-                               {"mlp.c_proj.weight", kHidden, 16},
-                               {"mlp.c_proj.bias", 1, kHidden},
-                               {"ln_f.weight", 1, kHidden, false},
-                               {"ln_f.bias", 1, kHidden, false}};
+                               {"mlp.c_proj.weight", kLlmcHidden, 16},
+                               {"mlp.c_proj.bias", 1, kLlmcHidden},
+                               {"ln_f.weight", 1, kLlmcHidden, false},
+                               {"ln_f.bias", 1, kLlmcHidden, false}};
 
 // Unlike for every tensor, layer and place, and exact in bf16: at most 8 bits.
 float ValueAt(int tensor, int layer, int row, int column) {
@@ -76,7 +76,8 @@ float ValueAt(int tensor, int layer, int row, int column) {
 }
 
 std::string Header(int version) {
-  return Bytes<int32_t>(20240326, version, kPositions, kVocab, kLayers, 2, kHidden, kPaddedVocab) +
+  return Bytes<int32_t>(20240326, version, kPositions, kVocab, kLayers, 2, kLlmcHidden,
+                        kPaddedVocab) +
          std::string(1024 - 32, '\0');
 }
 
@@ -129,9 +130,9 @@ TEST(LlmCModelTest, AFileBecomesACheckpointWithItsTensorsInTheirPlaces) {
     const auto read = [&](const std::string& name, const std::vector<int64_t>& shape) {
       return ReadParameter(checkpoint, name, shape);
     };
-    EXPECT_EQ(read("embedding.word.weight", {kVocab, kHidden}), Expected(0, 0, 0, kVocab));
-    EXPECT_EQ(read("embedding.position.weight", {kPositions, kHidden}), Expected(1, 0, 0, 3));
-    EXPECT_EQ(read("layers.1.attention.norm.bias", {kHidden}), Expected(3, 1, 0, 1));
+    EXPECT_EQ(read("embedding.word.weight", {kVocab, kLlmcHidden}), Expected(0, 0, 0, kVocab));
+    EXPECT_EQ(read("embedding.position.weight", {kPositions, kLlmcHidden}), Expected(1, 0, 0, 3));
+    EXPECT_EQ(read("layers.1.attention.norm.bias", {kLlmcHidden}), Expected(3, 1, 0, 1));
     // c_attn's output is q, then k, then v.
     EXPECT_EQ(read("layers.1.attention.q.weight", {4, 4}), Expected(4, 1, 0, 4));
     EXPECT_EQ(read("layers.1.attention.k.weight", {4, 4}), Expected(4, 1, 4, 4));

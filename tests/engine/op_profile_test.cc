@@ -16,7 +16,7 @@ namespace {
 using base::OpKind;
 using base::OpRecord;
 
-spec::Plan SmallPlan() {
+spec::Plan ProfiledPlan() {
   spec::Plan plan{
       .model = {.name = "small",
                 .num_layers = 2,
@@ -45,7 +45,7 @@ class Counter : public base::OpObserver {
 };
 
 TEST(OpProfileTest, CountsEveryOperationOfEveryStepAndNoTimeTwice) {
-  const spec::Plan plan = SmallPlan();
+  const spec::Plan plan = ProfiledPlan();
   const testing::CountingSource source(8, 64);
   testing::RunRanks(plan.num_devices, [&](Communicator& world) {
     const auto device = MakeRankDevice({}, world);
@@ -101,7 +101,7 @@ TEST(OpProfileTest, WhatIsCalledOutsideOfStepsIsNotSeen) {
 }
 
 TEST(OpProfileTest, RatesAreWorkOverTime) {
-  spec::Plan plan = SmallPlan();
+  spec::Plan plan = ProfiledPlan();
   plan.cluster.device.peak_flops_per_s = {{base::DType::kFloat32, 1e9}};
   plan.cluster.device.memory_bandwidth_bytes_per_s = 1e8;
   // 2 m n k = 48,000 FLOPs in a call of 100 us; (m k + k n + m n) * 4 bytes in the same time.

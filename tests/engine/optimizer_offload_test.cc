@@ -32,19 +32,19 @@ class DistantDevice final : public RankDevice {
   Communicator& world_;
 };
 
-struct Outcome {
+struct OffloadOutcome {
   std::vector<double> losses;
   std::map<int, std::vector<float>> weights;  // by rank, what it owns
   int64_t optimizer_bytes = 0;
 };
 
 // Trains two steps, takes the state to the host and back, and trains another two.
-Outcome Train(spec::Plan plan, bool offloads) {
+OffloadOutcome TrainDistant(spec::Plan plan, bool offloads) {
   plan.parallel.offload_optimizer = offloads;
   plan.cluster.shared_compute_units = 0;
   plan = testing::WithPredictedMemory(plan);
   const testing::CountingSource source(plan.training.sequence_length, plan.model.vocab_size);
-  Outcome outcome;
+  OffloadOutcome outcome;
   std::mutex mutex;
   testing::RunRanks(plan.num_devices, [&](Communicator& world) {
     DistantDevice device(world);
@@ -79,8 +79,8 @@ TEST(OptimizerOffloadTest, TheHostUpdatesAsTheDeviceDoes) {
                        .vocab_size_multiple = 8,
                        .bucket_elements = 5000};
       plan.num_devices = 2;
-      const Outcome on_device = Train(plan, /*offloads=*/false);
-      const Outcome on_host = Train(plan, /*offloads=*/true);
+      const OffloadOutcome on_device = TrainDistant(plan, /*offloads=*/false);
+      const OffloadOutcome on_host = TrainDistant(plan, /*offloads=*/true);
       EXPECT_EQ(on_host.losses, on_device.losses) << ToString(precision) << " zero " << zero_stage;
       EXPECT_EQ(on_host.weights, on_device.weights);
       EXPECT_GT(on_device.optimizer_bytes, 0);

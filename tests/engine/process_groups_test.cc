@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tests/engine/op_recorder.h"
 #include "tests/testing/run_ranks.h"
 
 namespace tessera::engine {
@@ -95,18 +96,11 @@ TEST(ProcessGroupsTest, AWorldOfAnotherSizeIsRefused) {
                base::ConfigError);
 }
 
-class Recorder final : public base::OpObserver {
- public:
-  void OnOpBegin(const OpRecord& record) override { records.push_back(record); }
-  void OnOpEnd(const OpRecord&) override {}
-  std::vector<OpRecord> records;
-};
-
 TEST(ProcessGroupsTest, TheObserverIsToldTheAxisOfEachGroup) {
   const auto parallel = MakeParallel({.tensor = 2, .data = 2});
   RunRanks(4, [&](Communicator& world) {
     ProcessGroups groups(world, parallel, 2);
-    Recorder recorder;
+    OpRecorder recorder;
     groups.set_observer(&recorder);
     groups.tensor->Barrier();
     groups.gradient->Barrier();

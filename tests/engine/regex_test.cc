@@ -12,9 +12,9 @@ namespace tessera::engine {
 namespace {
 
 using test::ConfigErrorOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<std::string> MatchesOf(const std::string& pattern, const std::string& text,
                                    Regex::Subject subject = Regex::Subject::kUtf8) {

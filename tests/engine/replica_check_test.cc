@@ -19,8 +19,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-spec::Plan SmallPlan(const spec::ParallelSpec& parallel,
-                     spec::Precision precision = spec::Precision::kFp32) {
+spec::Plan ReplicaPlan(const spec::ParallelSpec& parallel,
+                       spec::Precision precision = spec::Precision::kFp32) {
   spec::Plan plan{.model = {.name = "small",
                             .num_layers = 2,
                             .hidden_size = 16,
@@ -82,7 +82,7 @@ class ReplicatedWeightTest : public ::testing::TestWithParam<BitFlip> {};
 
 TEST_P(ReplicatedWeightTest, OneBitOnOneRankIsFoundAndRankStepAndTensorNamed) {
   const BitFlip& flip = GetParam();
-  const spec::Plan plan = SmallPlan(flip.parallel, flip.precision);
+  const spec::Plan plan = ReplicaPlan(flip.parallel, flip.precision);
   constexpr int64_t kElement = 5;
   const auto messages = MessagesOf(plan, PlainDevice, [&](RankTrainer& trainer, int rank) {
     EXPECT_GT(trainer.CheckReplicas(ReplicaKind::kWeights).num_replicated, 0);
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ReplicaCheckTest, TwoRanksThatDifferHaveNoMajority) {
-  const spec::Plan plan = SmallPlan({.data_parallel_size = 2});
+  const spec::Plan plan = ReplicaPlan({.data_parallel_size = 2});
   const auto messages = MessagesOf(plan, PlainDevice, [&](RankTrainer& trainer, int rank) {
     if (rank == 1) FlipBit(trainer, "final_norm.weight", 0);
     trainer.CheckReplicas(ReplicaKind::kWeights);
@@ -148,7 +148,7 @@ TEST(ReplicaCheckTest, TwoRanksThatDifferHaveNoMajority) {
 }
 
 TEST(ReplicaCheckTest, ABucketThatOneRankDidNotReduceIsFound) {
-  const spec::Plan plan = SmallPlan({.data_parallel_size = 3, .zero_stage = 0});
+  const spec::Plan plan = ReplicaPlan({.data_parallel_size = 3, .zero_stage = 0});
   constexpr int kFaulty = 1;
   const auto faulty = [](Communicator& world) {
     const bool is_faulty = world.rank() == kFaulty;
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ReplicaCheckTest, CountsEachPartThatSeveralRanksHoldOnce) {
   // Without tensor ranks every parameter is such a part; its bytes are all read.
-  const spec::Plan plan = SmallPlan({.data_parallel_size = 2, .zero_stage = 0});
+  const spec::Plan plan = ReplicaPlan({.data_parallel_size = 2, .zero_stage = 0});
   MessagesOf(plan, PlainDevice, [&](RankTrainer& trainer, int) {
     const ReplicaCheck check = trainer.CheckReplicas(ReplicaKind::kWeights);
     EXPECT_EQ(check.num_replicated, static_cast<int64_t>(trainer.store().parameters().size()));
@@ -240,7 +240,7 @@ TEST(ReplicaCheckTest, CountsEachPartThatSeveralRanksHoldOnce) {
     EXPECT_EQ(check.num_bytes, num_elements * static_cast<int64_t>(sizeof(float)));
   });
   // One rank has no replicas.
-  MessagesOf(SmallPlan({}), PlainDevice, [&](RankTrainer& trainer, int) {
+  MessagesOf(ReplicaPlan({}), PlainDevice, [&](RankTrainer& trainer, int) {
     EXPECT_EQ(trainer.CheckReplicas(ReplicaKind::kWeights).num_replicated, 0);
   });
 }

@@ -14,9 +14,9 @@ namespace tessera::engine {
 namespace {
 
 using test::ConfigErrorOf;
-using testing::ElementsAre;
-using testing::ElementsAreArray;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 
 std::vector<uint32_t> Iota(size_t size) {
   std::vector<uint32_t> values(size);
@@ -140,7 +140,7 @@ TEST(SampleIndexTest, EveryEpochReadsEverySequenceAndEverySampleOnce) {
         MakeShuffledIndex(lengths, 4, {.num_samples = num_samples, .seed = 5});
     std::vector<int64_t> reads(lengths.size(), 0);
     for (const uint32_t sequence : index.document_index) ++reads[sequence];
-    EXPECT_THAT(reads, testing::Each(index.num_epochs)) << num_samples;
+    EXPECT_THAT(reads, ::testing::Each(index.num_epochs)) << num_samples;
     const std::set<uint32_t> samples(index.shuffle_index.begin(), index.shuffle_index.end());
     EXPECT_EQ(static_cast<int64_t>(samples.size()), index.num_samples) << num_samples;
     EXPECT_EQ(*samples.rbegin() + 1, index.num_samples) << num_samples;

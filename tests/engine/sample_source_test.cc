@@ -22,8 +22,8 @@ namespace {
 using test::Bytes;
 using test::ConfigErrorOf;
 using test::TestFolder;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<int32_t> Sample(const SampleSource& source, int64_t sample) {
   std::vector<int32_t> tokens(static_cast<size_t>(source.sequence_length() + 1));
@@ -37,7 +37,7 @@ std::vector<int32_t> Range(int32_t first, int32_t count) {
   return tokens;
 }
 
-class SampleSourceTest : public testing::Test {
+class SampleSourceTest : public ::testing::Test {
  protected:
   // Tokens 0, 1, 2, ... cut into documents of these lengths.
   std::string WritePair(const std::string& name, const std::vector<int32_t>& lengths) const {
@@ -175,7 +175,7 @@ TEST_F(SampleSourceTest, ThreadsReadTheSameSamples) {
       });
     }
   }
-  EXPECT_THAT(num_equal, testing::Each(200));
+  EXPECT_THAT(num_equal, ::testing::Each(200));
 }
 
 // The file has 3 GiB but only its last pages exist.

@@ -16,14 +16,14 @@ namespace {
 
 using test::ConfigErrorOf;
 using test::Encode;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // The kinds of a piece and of a model, as sentencepiece_model.proto numbers them.
 enum PieceKind : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3 };
 enum ModelKind : uint8_t { kUnigram = 1, kBpe = 2 };
 
-struct Piece {
+struct ModelPiece {
   std::string text;
   float score = 0;
   PieceKind kind = kNormal;
@@ -42,9 +42,9 @@ std::string Float(int field, float value) {
 }
 
 // A model file by hand: text is taken as it is, but for a space before it.
-std::string ModelFile(ModelKind kind, const std::vector<Piece>& pieces) {
+std::string ModelFile(ModelKind kind, const std::vector<ModelPiece>& pieces) {
   std::string model;
-  for (const Piece& piece : pieces) {
+  for (const ModelPiece& piece : pieces) {
     model += Text(1, Text(1, piece.text) + Float(2, piece.score) + Number(3, piece.kind));
   }
   model += Text(2, Number(3, kind));
@@ -55,22 +55,22 @@ std::string ModelFile(ModelKind kind, const std::vector<Piece>& pieces) {
 
 // U+2581 stands for a space.
 const std::string kSpace = "\xE2\x96\x81";
-const std::vector<Piece> kPieces = {{"<unk>", 0, kUnknown},
-                                    {"<s>", 0, kControl},
-                                    {"</s>", 0, kControl},
-                                    {kSpace, -2},
-                                    {"a", -3},
-                                    {"b", -3},
-                                    {"ab", -4},
-                                    {kSpace + "ab", -5.5},
-                                    {"ba", -1}};
+const std::vector<ModelPiece> kPieces = {{"<unk>", 0, kUnknown},
+                                         {"<s>", 0, kControl},
+                                         {"</s>", 0, kControl},
+                                         {kSpace, -2},
+                                         {"a", -3},
+                                         {"b", -3},
+                                         {"ab", -4},
+                                         {kSpace + "ab", -5.5},
+                                         {"ba", -1}};
 
-class SentencePieceTest : public testing::Test {
+class SentencePieceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!HasSentencePiece()) GTEST_SKIP() << "a build without SentencePiece";
   }
-  std::string Write(ModelKind kind, const std::vector<Piece>& pieces) const {
+  std::string Write(ModelKind kind, const std::vector<ModelPiece>& pieces) const {
     return folder_.Write("tiny.model", ModelFile(kind, pieces));
   }
   std::unique_ptr<Tokenizer> Open(ModelKind kind) const {

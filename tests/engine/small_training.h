@@ -7,7 +7,7 @@
 #include "tests/testing/counting_source.h"
 #include "tests/testing/run_ranks.h"
 
-namespace tessera::engine::testing {
+namespace tessera::engine::test {
 
 using tessera::testing::CountingSource;
 using tessera::testing::kTestTimeoutSeconds;
@@ -57,4 +57,4 @@ inline FlatWeights WeightsAfterSteps(const spec::Plan& plan, int num_steps) {
   return weights;
 }
 
-}  // namespace tessera::engine::testing
+}  // namespace tessera::engine::test

@@ -15,9 +15,9 @@ namespace {
 using test::Bytes;
 using test::ConfigErrorOf;
 using test::TestFolder;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<int32_t> AllTokens(const TokenStore& store) {
   const TokenView view = store.Sequence(0);
@@ -31,7 +31,7 @@ std::string LlmCHeader(int32_t magic, int32_t version, int32_t num_tokens) {
   return Bytes<int32_t>(magic, version, num_tokens) + std::string(253 * 4, '\0');
 }
 
-class TokenFileTest : public testing::Test {
+class TokenFileTest : public ::testing::Test {
  protected:
   std::string LlmCErrorOf(const std::string& bytes) const {
     const std::string path = folder_.Write("shard.bin", bytes);

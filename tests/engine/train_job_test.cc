@@ -16,10 +16,10 @@
 namespace tessera::engine {
 namespace {
 
+using test::SmallPlan;
 using ::testing::HasSubstr;
-using testing::SmallPlan;
 
-constexpr int64_t kNumSteps = 4;
+constexpr int64_t kJobSteps = 4;
 
 class TrainJobTest : public ::testing::Test {
  protected:
@@ -36,7 +36,7 @@ class TrainJobTest : public ::testing::Test {
 TEST_F(TrainJobTest, WhatACallbackThrowsEndsAllRanksAndComesOut) {
   const TrainOptions options =
       Options({.tensor_parallel_size = 2, .pipeline_parallel_size = 2, .data_parallel_size = 2});
-  for (const int64_t failing_step : {int64_t{1}, int64_t{3}, kNumSteps}) {
+  for (const int64_t failing_step : {int64_t{1}, int64_t{3}, kJobSteps}) {
     const TrainCallbacks callbacks{.on_step = [&](const StepRow& row) {
       if (row.result.step == failing_step) throw base::SystemError("the disk is full");
     }};

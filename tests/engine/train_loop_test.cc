@@ -13,11 +13,11 @@
 namespace tessera::engine {
 namespace {
 
-using testing::FlatWeights;
+using test::FlatWeights;
+using test::SmallPlan;
 using ::testing::HasSubstr;
-using testing::SmallPlan;
 
-std::vector<spec::ParallelSpec> Layouts() {
+std::vector<spec::ParallelSpec> LoopLayouts() {
   return {{.tensor_parallel_size = 2, .pipeline_parallel_size = 2, .data_parallel_size = 2},
           {.data_parallel_size = 2, .zero_stage = 3},
           {.pipeline_parallel_size = 2,
@@ -120,7 +120,7 @@ TEST_F(TrainLoopTest, TheLearningRateOfARampGoesByItsSamples) {
 
 TEST_F(TrainLoopTest, ARampTrainsAlikeInEveryLayout) {
   const std::vector<StepRow> expected = Run(Ramped(Options({})));
-  for (const spec::ParallelSpec& layout : Layouts()) {
+  for (const spec::ParallelSpec& layout : LoopLayouts()) {
     SCOPED_TRACE(Describe(layout));
     const std::vector<StepRow> rows = Run(Ramped(Options(layout)));
     ASSERT_EQ(rows.size(), expected.size());
@@ -163,7 +163,7 @@ TEST_F(TrainLoopTest, ARampWhoseBatchesDoNotDivideIsRefused) {
 // Data of one global batch: every step trains on the same samples, so its loss is the validation
 // loss after the step before.
 TEST_F(TrainLoopTest, ValidationLossIsWhatTheNextStepFindsOnTheSameSamples) {
-  std::vector<spec::ParallelSpec> layouts = Layouts();
+  std::vector<spec::ParallelSpec> layouts = LoopLayouts();
   layouts.insert(layouts.begin(), spec::ParallelSpec{});
   for (const spec::ParallelSpec& layout : layouts) {
     SCOPED_TRACE(Describe(layout));
@@ -180,7 +180,7 @@ TEST_F(TrainLoopTest, ValidationLossIsWhatTheNextStepFindsOnTheSameSamples) {
 }
 
 TEST_F(TrainLoopTest, ValidationChangesNeitherTrainingNorMemory) {
-  for (const spec::ParallelSpec& layout : Layouts()) {
+  for (const spec::ParallelSpec& layout : LoopLayouts()) {
     SCOPED_TRACE(Describe(layout));
     TrainOptions options = Options(layout);
     const std::vector<StepRow> expected = Run(options);
@@ -220,7 +220,7 @@ TEST_F(TrainLoopTest, ALossThatMasksEndsOfDocumentsIsTheSameInEveryLayout) {
   const double unmasked = Run(plain).front().result.loss;
   const std::vector<StepRow> expected = Run(masked({}));
   EXPECT_GT(std::abs(expected.front().result.loss - unmasked), 1e-4);
-  for (const spec::ParallelSpec& layout : Layouts()) {
+  for (const spec::ParallelSpec& layout : LoopLayouts()) {
     SCOPED_TRACE(Describe(layout));
     const std::vector<StepRow> rows = Run(masked(layout));
     ASSERT_EQ(rows.size(), expected.size());
@@ -295,7 +295,7 @@ FlatWeights AfterAStepOf(const spec::OptimizerSpec& optimizer) {
   spec::Plan plan = SmallPlan({});
   plan.model.mlp_bias = true;
   plan.training.optimizer = optimizer;
-  return testing::WeightsAfterSteps(plan, 1);
+  return test::WeightsAfterSteps(plan, 1);
 }
 
 TEST(WeightDecayGroupsTest, BiasesAndNormsHaveNoneAndEmbeddingsIfTheyAreToldSo) {
@@ -333,10 +333,10 @@ TEST(DeterminismTest, RunsGiveTheSameBitsWithAnyNumberOfThreads) {
   plan.model.hidden_size = 64;  // enough for several threads to share
   plan.model.head_dim = 32;
   plan.model.ffn_hidden_size = 256;
-  const FlatWeights expected = testing::WeightsAfterSteps(plan, 3);
+  const FlatWeights expected = test::WeightsAfterSteps(plan, 3);
   for (const int threads : {1, 2, 3}) {
     plan.threads_per_rank = threads;
-    EXPECT_EQ(testing::WeightsAfterSteps(plan, 3).values, expected.values) << threads;
+    EXPECT_EQ(test::WeightsAfterSteps(plan, 3).values, expected.values) << threads;
   }
 }
 

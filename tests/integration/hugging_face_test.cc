@@ -20,7 +20,7 @@ constexpr int64_t kNumParameters = 4 * (2 * 64 + 4 * 64 * 64 + 3 * 64 * 128) + 2
 constexpr int kNumTensors = 4 * 9 + 3;
 
 // Every step sees the same global batch: what step n + 1 loses depends on the weights alone.
-std::string Train(const std::string& rest) {
+std::string TrainOnBatch(const std::string& rest) {
   return "train --data batch.bin --data-format raw-u8 --data-order sequential "
          "--hyperparameters train.json --quiet " +
          rest;
@@ -36,15 +36,17 @@ class HuggingFaceTest : public ::testing::Test {
                    SmallText(100).substr(0, kSmallBatchSize * kSmallSequenceLength + 1));
     PlanSmall(kTensorAndPipeline, "plan.json", *folder_);
     PlanSmall("--tp 4 --micro-batch-size 2", "tp4.json", *folder_);
-    RunWell(Train("--plan plan.json --steps 3 --save checkpoint --export-hf exported"), *folder_);
-    RunWell(Train("--plan plan.json --steps 4 --resume checkpoint --metrics next.jsonl"), *folder_);
+    RunWell(TrainOnBatch("--plan plan.json --steps 3 --save checkpoint --export-hf exported"),
+            *folder_);
+    RunWell(TrainOnBatch("--plan plan.json --steps 4 --resume checkpoint --metrics next.jsonl"),
+            *folder_);
     next_loss_ = ReadRows("next.jsonl", *folder_).front()["loss"];
   }
   static void TearDownTestSuite() { folder_.reset(); }
 
   // The first loss of a run that starts from `init`.
   static double FirstLoss(const std::string& init, const std::string& plan) {
-    RunWell(Train("--plan " + plan + " --steps 1 --init " + init + " --metrics first.jsonl"),
+    RunWell(TrainOnBatch("--plan " + plan + " --steps 1 --init " + init + " --metrics first.jsonl"),
             *folder_);
     return ReadRows("first.jsonl", *folder_).front()["loss"];
   }

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kNumSteps = 12;
+constexpr int kSavedSteps = 12;
 
 // A few here; `TESSERA_NUM_KILLS=100` for more.
 int NumKills() {
@@ -37,7 +37,7 @@ class KilledSaveTest : public ::testing::Test {
     MakeSmallJob(folder_);
     PlanSmall(kTensorAndPipeline, "plan.json", folder_);
     RunWell(Train() + "--save undisturbed", folder_);
-    for (int step = 1; step <= kNumSteps; ++step) {
+    for (int step = 1; step <= kSavedSteps; ++step) {
       undisturbed_[NameOfStep(step)] = FilesOf("undisturbed/" + NameOfStep(step));
     }
   }
@@ -45,7 +45,7 @@ class KilledSaveTest : public ::testing::Test {
   static std::string Train() {
     return "train --plan plan.json --data corpus --hyperparameters train.json --quiet "
            "--save-interval 1 --steps " +
-           std::to_string(kNumSteps) + " ";
+           std::to_string(kSavedSteps) + " ";
   }
 
   std::map<std::string, std::string> FilesOf(const std::string& checkpoint) const {
@@ -127,7 +127,7 @@ TEST_F(KilledSaveTest, AKilledProcessAlwaysLeavesTheCheckpointsOfAnUndisturbedRu
     }
     if (!after.empty()) RunWell("checkpoint verify save --quiet", folder_);
     before = after;
-    if (!after.empty() && *after.rbegin() == NameOfStep(kNumSteps)) {
+    if (!after.empty() && *after.rbegin() == NameOfStep(kSavedSteps)) {
       fs::remove_all(folder_.Path("save"));
       before.clear();
     }

@@ -27,10 +27,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Clock = std::chrono::steady_clock;
 
-std::string Train(const std::string& rest) {
-  return "train --data corpus --hyperparameters train.json --quiet " + rest;
-}
-
 std::string ReadAll(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -80,7 +76,7 @@ class ProcessRunTest : public ::testing::Test {
   static void TearDownTestSuite() { folder_.reset(); }
   void SetUp() override {
     const CommandResult result =
-        RunCommand(Train("--plan plan.json --comm gloo --steps 1"), *folder_);
+        RunCommand(TrainOnCorpus("--plan plan.json --comm gloo --steps 1"), *folder_);
     if (result.err.find("without Gloo") != std::string::npos) {
       GTEST_SKIP() << "a build without Gloo";
     }
@@ -95,7 +91,7 @@ class ProcessRunTest : public ::testing::Test {
     fs::remove(folder_->Path("long.jsonl"));
     LongRun run;
     run.command = std::make_unique<RunningCommand>(
-        Train("--comm gloo --steps 1000000 --metrics long.jsonl " + rest), *folder_);
+        TrainOnCorpus("--comm gloo --steps 1000000 --metrics long.jsonl " + rest), *folder_);
     EXPECT_TRUE(Await([] { return ReadRowCount() >= 3; }));
     run.ranks = RanksOf(run.command->pid());
     EXPECT_EQ(run.ranks.size(), 4U);
@@ -124,8 +120,9 @@ std::unique_ptr<TemporaryFolder> ProcessRunTest::folder_;
 TEST_F(ProcessRunTest, ProcessesTrainAsThreadsToTheBit) {
   for (const std::string plan : {"plan.json", "dp4.json"}) {
     const std::string rest = " --steps 6 --plan " + plan;
-    RunWell(Train("--metrics threads.jsonl --save threads" + rest), *folder_);
-    RunWell(Train("--metrics processes.jsonl --save processes -n 4 --comm gloo" + rest), *folder_);
+    RunWell(TrainOnCorpus("--metrics threads.jsonl --save threads" + rest), *folder_);
+    RunWell(TrainOnCorpus("--metrics processes.jsonl --save processes -n 4 --comm gloo" + rest),
+            *folder_);
     ExpectSameLosses(ReadRows("processes.jsonl", *folder_), ReadRows("threads.jsonl", *folder_), 0);
     for (const auto& entry : fs::directory_iterator(folder_->Path("threads/step_00000006"))) {
       const fs::path other =
@@ -221,8 +218,8 @@ TEST_F(ProcessRunTest, ARankThatNeverComesIsNamed) {
   setenv("TESSERA_NUM_RANKS", "4", 1);
   setenv("TESSERA_MEETING_FILE", folder_->Path("meeting").c_str(), 1);
   const Clock::time_point start = Clock::now();
-  const CommandResult result =
-      RunCommand(Train("--plan plan.json --steps 1 --init-timeout 1 --comm gloo"), *folder_);
+  const CommandResult result = RunCommand(
+      TrainOnCorpus("--plan plan.json --steps 1 --init-timeout 1 --comm gloo"), *folder_);
   for (const char* name : {"TESSERA_RANK", "TESSERA_NUM_RANKS", "TESSERA_MEETING_FILE"}) {
     unsetenv(name);
   }
@@ -234,12 +231,12 @@ TEST_F(ProcessRunTest, ARankThatNeverComesIsNamed) {
 
 TEST_F(ProcessRunTest, ARestartedRunEndsWithTheCurveOfAnUndisturbedOne) {
   const std::string rest = " --plan plan.json --steps 60 --save-interval 5 ";
-  RunWell(Train("--metrics calm.jsonl --save calm" + rest), *folder_);
+  RunWell(TrainOnCorpus("--metrics calm.jsonl --save calm" + rest), *folder_);
   for (const int victim : {1, 0}) {
     fs::remove_all(folder_->Path("restarted"));
     fs::remove(folder_->Path("restarted.jsonl"));
     RunningCommand command(
-        Train("--comm gloo --restart 2 --metrics restarted.jsonl --save restarted" + rest),
+        TrainOnCorpus("--comm gloo --restart 2 --metrics restarted.jsonl --save restarted" + rest),
         *folder_);
     ASSERT_TRUE(Await([] { return fs::exists(folder_->Path("restarted/step_00000010")); }));
     kill(RanksOf(command.pid())[victim], SIGKILL);
@@ -262,7 +259,8 @@ TEST_F(ProcessRunTest, WrongInputIsNotTriedAgain) {
 }
 
 TEST_F(ProcessRunTest, RanksAreAsManyAsThePlanHasDevices) {
-  const CommandResult result = RunCommand(Train("--plan plan.json -n 3 --comm gloo"), *folder_);
+  const CommandResult result =
+      RunCommand(TrainOnCorpus("--plan plan.json -n 3 --comm gloo"), *folder_);
   EXPECT_EQ(result.exit_code, 2);
   ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
   EXPECT_THAT(result.ErrorLines()[0], HasSubstr("found 3, expected 4"));

@@ -18,10 +18,6 @@ using ::testing::HasSubstr;
 // A loss in fp32 under another order of sums, after a few steps.
 constexpr double kOtherLayoutTolerance = 1e-5;
 
-std::string Train(const std::string& rest) {
-  return "train --data corpus --hyperparameters train.json --quiet " + rest;
-}
-
 // Waits until the metrics file holds `num_rows` whole rows; false when the command ends before.
 bool WaitForRows(size_t num_rows, const std::string& name, const TemporaryFolder& folder,
                  RunningCommand& command) {
@@ -43,8 +39,8 @@ class ResumeTest : public ::testing::Test {
     PlanSmall(kTensorAndPipeline, "plan.json", *folder_);
     PlanSmall("--dp 4 --zero-stage 1 --micro-batch-size 2", "dp4.json", *folder_);
     PlanSmall("--tp 4 --sequence-parallel true --micro-batch-size 4", "tp4.json", *folder_);
-    RunWell(Train("--plan plan.json --steps 12 --metrics whole.jsonl --save whole "
-                  "--save-interval 4"),
+    RunWell(TrainOnCorpus("--plan plan.json --steps 12 --metrics whole.jsonl --save whole "
+                          "--save-interval 4"),
             *folder_);
   }
   static void TearDownTestSuite() { folder_.reset(); }
@@ -55,11 +51,13 @@ class ResumeTest : public ::testing::Test {
 std::unique_ptr<TemporaryFolder> ResumeTest::folder_;
 
 TEST_F(ResumeTest, OtherLayoutsGoOnWhereTheRunStood) {
-  RunWell(Train("--plan dp4.json --steps 12 --resume whole/step_00000004 --metrics dp4.jsonl "
-                "--save dp4 --save-interval 4"),
-          *folder_);
-  RunWell(Train("--plan tp4.json --steps 12 --resume dp4/step_00000008 --metrics tp4.jsonl"),
-          *folder_);
+  RunWell(
+      TrainOnCorpus("--plan dp4.json --steps 12 --resume whole/step_00000004 --metrics dp4.jsonl "
+                    "--save dp4 --save-interval 4"),
+      *folder_);
+  RunWell(
+      TrainOnCorpus("--plan tp4.json --steps 12 --resume dp4/step_00000008 --metrics tp4.jsonl"),
+      *folder_);
   const std::vector<nlohmann::json> whole = ReadRows("whole.jsonl", *folder_);
   const std::vector<nlohmann::json> dp4 = ReadRows("dp4.jsonl", *folder_);
   const std::vector<nlohmann::json> tp4 = ReadRows("tp4.jsonl", *folder_);
@@ -73,9 +71,10 @@ TEST_F(ResumeTest, OtherLayoutsGoOnWhereTheRunStood) {
 }
 
 TEST_F(ResumeTest, SameLayoutGoesOnBitForBit) {
-  RunWell(Train("--plan plan.json --steps 12 --resume whole/step_00000008 --metrics same.jsonl "
-                "--save same"),
-          *folder_);
+  RunWell(
+      TrainOnCorpus("--plan plan.json --steps 12 --resume whole/step_00000008 --metrics same.jsonl "
+                    "--save same"),
+      *folder_);
   ExpectSameLosses(ReadRows("same.jsonl", *folder_), ReadRows("whole.jsonl", *folder_), 0);
   RunWell("checkpoint convert --from whole --to hf:whole-hf --quiet", *folder_);
   RunWell("checkpoint convert --from same --to hf:same-hf --quiet", *folder_);
@@ -134,10 +133,10 @@ TEST_F(ResumeTest, ADamagedCheckpointThatIsNamedItselfIsRefused) {
 
 TEST_F(ResumeTest, ADamagedNewestCheckpointIsPassedOverWithOneLine) {
   const std::string file = CopyWithCutFile("torn", *folder_);
-  const CommandResult result =
-      RunCommand(Train("--plan plan.json --steps 12 --resume torn --save torn --keep-last 2 "
-                       "--metrics torn.jsonl"),
-                 *folder_);
+  const CommandResult result = RunCommand(
+      TrainOnCorpus("--plan plan.json --steps 12 --resume torn --save torn --keep-last 2 "
+                    "--metrics torn.jsonl"),
+      *folder_);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("tessera: warning: passed over torn/step_00000012: "),
                                 HasSubstr(file)));
@@ -154,9 +153,9 @@ TEST_F(ResumeTest, AVanishedFolderStopsTheRunOrLetsItGoOnAsAsked) {
       "--plan plan.json --save gone --save-interval 1 --data-order sequential ";
   for (const std::string choice : {"stop", "continue"}) {
     const std::string metrics = choice + ".jsonl";
-    RunningCommand command(
-        Train(flags + "--steps 1000000 --on-save-error " + choice + " --metrics " + metrics),
-        *folder_);
+    RunningCommand command(TrainOnCorpus(flags + "--steps 1000000 --on-save-error " + choice +
+                                         " --metrics " + metrics),
+                           *folder_);
     ASSERT_TRUE(WaitForRows(3, metrics, *folder_, command)) << command.Wait().err;
     std::filesystem::rename(folder_->Path("gone"), folder_->Path("gone-" + choice));
     if (choice == "continue") {
@@ -195,14 +194,14 @@ TEST_F(ResumeTest, ARunThatDivergesStopsAndKeepsItsLastCheckpoint) {
 
 TEST_F(ResumeTest, AFullDiskForMetricsEndsTheRun) {
   const CommandResult result =
-      RunCommand(Train("--plan plan.json --steps 12 --metrics /dev/full"), *folder_);
+      RunCommand(TrainOnCorpus("--plan plan.json --steps 12 --metrics /dev/full"), *folder_);
   EXPECT_EQ(result.exit_code, 1);
   ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
   EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
 }
 
 TEST_F(ResumeTest, AFinishedRunHasNothingToDo) {
-  EXPECT_THAT(RunWell(Train("--plan plan.json --steps 12 --resume whole"), *folder_),
+  EXPECT_THAT(RunWell(TrainOnCorpus("--plan plan.json --steps 12 --resume whole"), *folder_),
               HasSubstr("Nothing to do"));
 }
 
@@ -214,7 +213,7 @@ TEST_F(ResumeTest, ACheckpointOfAnotherModelIsRefused) {
       "--global-batch-size 8 --quiet --out wider-plan.json",
       *folder_);
   const CommandResult result =
-      RunCommand(Train("--plan wider-plan.json --steps 13 --resume whole"), *folder_);
+      RunCommand(TrainOnCorpus("--plan wider-plan.json --steps 13 --resume whole"), *folder_);
   EXPECT_EQ(result.exit_code, 2);
   ASSERT_EQ(result.ErrorLines().size(), 1U) << result.err;
   EXPECT_THAT(result.ErrorLines()[0], AllOf(HasSubstr("whole"), HasSubstr("ffn_hidden_size")));
@@ -223,8 +222,9 @@ TEST_F(ResumeTest, ACheckpointOfAnotherModelIsRefused) {
 TEST_F(ResumeTest, AnInterruptFinishesTheStepAndSavesAndTheRunGoesOn) {
   const std::string sequential = "--plan plan.json --data-order sequential ";
   RunningCommand command(
-      Train(sequential + "--steps 1000000 --metrics stopped.jsonl --save stopped --save-interval 5 "
-                         "--async-save --keep-last 1"),
+      TrainOnCorpus(sequential +
+                    "--steps 1000000 --metrics stopped.jsonl --save stopped --save-interval 5 "
+                    "--async-save --keep-last 1"),
       *folder_);
   ASSERT_TRUE(WaitForRows(3, "stopped.jsonl", *folder_, command)) << command.Wait().err;
   command.Interrupt();
@@ -239,16 +239,17 @@ TEST_F(ResumeTest, AnInterruptFinishesTheStepAndSavesAndTheRunGoesOn) {
   EXPECT_EQ(saved["consumed_samples"], stopped_at * kSmallBatchSize);
 
   const std::string steps = "--steps " + std::to_string(stopped_at + 3);
-  RunWell(Train(sequential + steps + " --resume stopped --metrics stopped.jsonl"), *folder_);
-  RunWell(Train(sequential + steps + " --metrics undisturbed.jsonl"), *folder_);
+  RunWell(TrainOnCorpus(sequential + steps + " --resume stopped --metrics stopped.jsonl"),
+          *folder_);
+  RunWell(TrainOnCorpus(sequential + steps + " --metrics undisturbed.jsonl"), *folder_);
   const std::vector<nlohmann::json> rows = ReadRows("stopped.jsonl", *folder_);
   ASSERT_EQ(rows.size(), static_cast<size_t>(stopped_at + 3));
   ExpectSameLosses(rows, ReadRows("undisturbed.jsonl", *folder_), 0);
 }
 
 TEST_F(ResumeTest, JsonTellsThatARunWasStopped) {
-  RunningCommand command(Train("--plan plan.json --data-order sequential --steps 1000000 "
-                               "--metrics json.jsonl --format json"),
+  RunningCommand command(TrainOnCorpus("--plan plan.json --data-order sequential --steps 1000000 "
+                                       "--metrics json.jsonl --format json"),
                          *folder_);
   ASSERT_TRUE(WaitForRows(1, "json.jsonl", *folder_, command)) << command.Wait().err;
   command.Interrupt();

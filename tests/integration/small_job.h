@@ -34,6 +34,11 @@ void MakeSmallJob(const TemporaryFolder& folder);
 // Plans the small job over 4 local ranks with the flags of `layout` and writes the plan `name`.
 void PlanSmall(const std::string& layout, const std::string& name, const TemporaryFolder& folder);
 
+// A command line that trains on the small job's text and hyper-parameters.
+inline std::string TrainOnCorpus(const std::string& rest) {
+  return "train --data corpus --hyperparameters train.json --quiet " + rest;
+}
+
 // The rows of a --metrics file.
 std::vector<nlohmann::json> ReadRows(const std::string& name, const TemporaryFolder& folder);
 

@@ -1,27 +1,25 @@
 // SwiGLU and rotary positions.
 #include "tests/kernels/device_array.h"
+#include "tests/kernels/test_shapes.h"
 
 namespace tessera::kernels::testing {
 namespace {
 
 // A handful of roundings an element.
-constexpr double kTolerance = 1e-6;
+constexpr double kActivationTolerance = 1e-6;
 
-struct Shape {
-  int64_t num_rows, width;
-};
-constexpr Shape kShapes[] = {{1, 1}, {5, 7}, {33, 48}, {200, 257}};
+constexpr RowsShape kActivationShapes[] = {{1, 1}, {5, 7}, {33, 48}, {200, 257}};
 
 TEST(SwiGluTest, ForwardMatchesTheReference) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const auto& [num_rows, width] : kShapes) {
+    for (const auto& [num_rows, width] : kActivationShapes) {
       const Floats gate_up_values = RandomFloats(num_rows * 2 * width, 1, -8, 8);
       const DeviceFloats gate_up(*backend, gate_up_values);
       const DeviceFloats y = Unset(*backend, num_rows * width);
       backend->SwiGluForward({.gate_up = gate_up, .y = y, .num_rows = num_rows, .width = width});
       ExpectNear(y.Values(), reference::SwiGlu(num_rows, width, ToDoubles(gate_up_values)),
-                 kTolerance, base::Concat("rows ", num_rows, " width ", width));
+                 kActivationTolerance, base::Concat("rows ", num_rows, " width ", width));
     }
   }
 }
@@ -29,7 +27,7 @@ TEST(SwiGluTest, ForwardMatchesTheReference) {
 TEST(SwiGluTest, BackwardMatchesTheReferenceAndMayOverwriteItsInput) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const auto& [num_rows, width] : kShapes) {
+    for (const auto& [num_rows, width] : kActivationShapes) {
       const Floats gate_up_values = RandomFloats(num_rows * 2 * width, 1, -8, 8);
       const Floats dy_values = RandomFloats(num_rows * width, 2);
       const Doubles expected = reference::SwiGluBackward(num_rows, width, ToDoubles(dy_values),
@@ -42,7 +40,7 @@ TEST(SwiGluTest, BackwardMatchesTheReferenceAndMayOverwriteItsInput) {
                                  .dgate_up = *dgate_up,
                                  .num_rows = num_rows,
                                  .width = width});
-        ExpectNear(dgate_up->Values(), expected, kTolerance,
+        ExpectNear(dgate_up->Values(), expected, kActivationTolerance,
                    base::Concat("rows ", num_rows, " width ", width));
       }
     }
@@ -92,11 +90,11 @@ TEST(RopeTest, TurnsQueriesAndKeysAndLeavesTheRestAlone) {
       ExpectNear(Columns(after, stride, 0, width),
                  reference::Rope(kNumRows, kSequence, kNumHeads, head_dim,
                                  ToDoubles(Columns(before, stride, 0, width)), frequency, 1.0),
-                 kTolerance, base::Concat("head_dim ", head_dim));
+                 kActivationTolerance, base::Concat("head_dim ", head_dim));
       EXPECT_EQ(Columns(after, stride, width, head_dim), Columns(before, stride, width, head_dim));
       args.inverse = true;
       backend->Rope(args);
-      ExpectNear(qk.Values(), ToDoubles(before), kTolerance, "turned back");
+      ExpectNear(qk.Values(), ToDoubles(before), kActivationTolerance, "turned back");
     }
   }
 }
@@ -119,7 +117,7 @@ TEST(RopeTest, LongerSequencesAndOtherFrequenciesFollowShorterOnes) {
                    .stride = kHeadDim});
     ExpectNear(qk.Values(),
                reference::Rope(sequence, sequence, 1, kHeadDim, ToDoubles(before), frequency, 1.0),
-               kTolerance, base::Concat("sequence ", sequence));
+               kActivationTolerance, base::Concat("sequence ", sequence));
   }
 }
 

@@ -11,13 +11,13 @@ using base::AttentionMask;
 using base::AttentionStats;
 using base::AttentionSums;
 
-constexpr int64_t kGap = 8;  // behind the rows that lie together with others
+constexpr int64_t kRowGap = 8;  // behind the rows that lie together with others
 // With dropout: samples and heads before those here, and heads that are not.
 constexpr int64_t kSamplesBefore = 5, kHeadsBefore = 2, kFurtherHeads = 3;
 const base::PhiloxKey kDropoutKey = base::MakePhiloxKey(3, "attention");
 
-void ExpectNear(const Doubles& found, const Doubles& expected, DType dtype,
-                const std::string& what) {
+void ExpectCloseRows(const Doubles& found, const Doubles& expected, DType dtype,
+                     const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   double error = 0, scale = 0;
   for (size_t i = 0; i < found.size(); ++i) {
@@ -34,16 +34,16 @@ void ExpectNear(const Doubles& found, const Doubles& expected, DType dtype,
 }
 
 Doubles Zeros(int64_t n) { return Doubles(static_cast<size_t>(n), 0.0); }
-Doubles Unset(int64_t n) { return Doubles(static_cast<size_t>(n), std::nan("")); }
+Doubles UnsetNumbers(int64_t n) { return Doubles(static_cast<size_t>(n), std::nan("")); }
 
 // Which part of a rank's queries meets which part of a block's keys.
-struct Part {
+struct QueryPart {
   int64_t first_query = 0, num_queries = 0, num_keys = 0;
   AttentionMask mask = AttentionMask::kFull;
 };
 
 // The rank's own block; the early chunk of one that lies before; the late queries with one behind.
-Part PartOf(int rank, int source, int64_t chunk) {
+QueryPart PartOf(int rank, int source, int64_t chunk) {
   if (source == rank) return {0, 2 * chunk, 2 * chunk, AttentionMask::kCausal};
   if (source < rank) return {.num_queries = 2 * chunk, .num_keys = chunk};
   return {.first_query = chunk, .num_queries = chunk, .num_keys = 2 * chunk};
@@ -53,13 +53,13 @@ Part PartOf(int rank, int source, int64_t chunk) {
 struct RankArrays {
   RankArrays(Backend& backend, const WholeAttention& whole, int rank)
       : shape(whole.shape()),
-        stride(shape.QueryWidth() + kGap),
+        stride(shape.QueryWidth() + kRowGap),
         rows(whole.rank_rows()),
         q(backend, whole.dtype(), Padded(whole.RowsOf(rank, whole.q, shape.QueryWidth()))),
         dout(backend, whole.dtype(), Padded(whole.RowsOf(rank, whole.dout, shape.QueryWidth()))) {}
 
   Doubles Padded(const Doubles& dense) const {
-    Doubles padded = Unset(rows * stride);
+    Doubles padded = UnsetNumbers(rows * stride);
     for (size_t i = 0; i < dense.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
       padded[at / shape.QueryWidth() * stride + at % shape.QueryWidth()] = dense[i];
@@ -72,7 +72,7 @@ struct RankArrays {
   const TypedArray q, dout;
 };
 
-AttentionForwardArgs ForwardArgs(const WholeAttention& whole, const Part& part) {
+AttentionForwardArgs ForwardArgs(const WholeAttention& whole, const QueryPart& part) {
   const reference::AttentionShape& shape = whole.shape();
   return {.mask = part.mask,
           .batch = shape.batch,
@@ -82,7 +82,7 @@ AttentionForwardArgs ForwardArgs(const WholeAttention& whole, const Part& part) 
           .head_dim = shape.head_dim,
           .key_sequence = part.num_keys,
           .query_rows = 2 * whole.chunk(),
-          .qkv_stride = shape.QueryWidth() + kGap,
+          .qkv_stride = shape.QueryWidth() + kRowGap,
           .out_stride = shape.QueryWidth(),
           .kv_stride = 2 * shape.KeyWidth(),
           .scale = static_cast<float>(shape.scale)};
@@ -128,10 +128,10 @@ class RingRank {
     const int n = whole_.num_ranks();
     for (int step = 0; step < n; ++step) Forward((rank_ + step) % n, blocks, out, stats);
     const std::string what = base::Concat("rank ", rank_, " of ", n, " ");
-    ExpectNear(out.Values(), whole_.RowsOf(rank_, whole_.result.out, shape.QueryWidth()),
-               whole_.dtype(), what + "out");
-    ExpectNear(stats.Values(), whole_.StatsOf(rank_, whole_.result.log_sum_exp), DType::kFloat32,
-               what + "log-sum-exp");
+    ExpectCloseRows(out.Values(), whole_.RowsOf(rank_, whole_.result.out, shape.QueryWidth()),
+                    whole_.dtype(), what + "out");
+    ExpectCloseRows(stats.Values(), whole_.StatsOf(rank_, whole_.result.log_sum_exp),
+                    DType::kFloat32, what + "log-sum-exp");
 
     const TypedArray rounded(backend_, whole_.dtype(), out.Values());
     const TypedArray dq(backend_, DType::kFloat32, Zeros(elements));
@@ -139,12 +139,12 @@ class RingRank {
       const int source = (rank_ + step) % n;
       Backward(source, *blocks[source], rounded, stats, dq, *block_grads[source]);
     }
-    ExpectNear(dq.Values(), whole_.RowsOf(rank_, whole_.grads.dq, shape.QueryWidth()),
-               whole_.dtype(), what + "dq");
+    ExpectCloseRows(dq.Values(), whole_.RowsOf(rank_, whole_.grads.dq, shape.QueryWidth()),
+                    whole_.dtype(), what + "dq");
   }
 
  private:
-  AttentionForwardArgs Args(int source, const Part& part, const TypedArray& block) const {
+  AttentionForwardArgs Args(int source, const QueryPart& part, const TypedArray& block) const {
     AttentionForwardArgs args = ForwardArgs(whole_, part);
     args.dropout = whole_.Dropout(whole_.PositionsOf(rank_).From(part.first_query),
                                   whole_.PositionsOf(source));
@@ -158,9 +158,11 @@ class RingRank {
   void Forward(int source, const std::vector<std::unique_ptr<TypedArray>>& blocks,
                const TypedArray& out, const TypedArray& stats) const {
     const reference::AttentionShape& shape = whole_.shape();
-    const Part part = PartOf(rank_, source, whole_.chunk());
-    const TypedArray block_out(backend_, whole_.dtype(), Unset(arrays_.rows * shape.QueryWidth()));
-    const TypedArray block_stats(backend_, DType::kFloat32, Unset(arrays_.rows * shape.num_heads));
+    const QueryPart part = PartOf(rank_, source, whole_.chunk());
+    const TypedArray block_out(backend_, whole_.dtype(),
+                               UnsetNumbers(arrays_.rows * shape.QueryWidth()));
+    const TypedArray block_stats(backend_, DType::kFloat32,
+                                 UnsetNumbers(arrays_.rows * shape.num_heads));
     AttentionForwardArgs args = Args(source, part, *blocks[source]);
     const int64_t out_at = part.first_query * args.out_stride;
     args.out = block_out.At(out_at);
@@ -179,7 +181,7 @@ class RingRank {
 
   void Backward(int source, const TypedArray& block, const TypedArray& out, const TypedArray& stats,
                 const TypedArray& dq, const TypedArray& block_grad) const {
-    const Part part = PartOf(rank_, source, whole_.chunk());
+    const QueryPart part = PartOf(rank_, source, whole_.chunk());
     AttentionBackwardArgs args = BackwardArgs(Args(source, part, block));
     const int64_t out_at = part.first_query * args.out_stride;
     // dout lies in rows as long as those of q, which out is not: the same length for both.
@@ -311,8 +313,8 @@ void ExpectRingIsWhole(Backend& backend, const WholeAttention& whole) {
   }
   const Doubles expected = whole.KeysAndValues(whole.grads.dk, whole.grads.dv);
   for (int rank = 0; rank < whole.num_ranks(); ++rank) {
-    ExpectNear(grads[rank]->Values(), whole.RowsOf(rank, expected, width), whole.dtype(),
-               base::Concat("dk and dv of rank ", rank));
+    ExpectCloseRows(grads[rank]->Values(), whole.RowsOf(rank, expected, width), whole.dtype(),
+                    base::Concat("dk and dv of rank ", rank));
   }
 }
 
@@ -327,9 +329,10 @@ void ExpectGatheredIsWhole(Backend& backend, const WholeAttention& whole,
   const bool keeps_all = stats_kind == AttentionStats::kProbabilities;
   for (int rank = 0; rank < n; ++rank) {
     const RankArrays arrays(backend, whole, rank);
-    const TypedArray out(backend, whole.dtype(), Unset(arrays.rows * arrays.stride));
-    const TypedArray dq(backend, whole.dtype(), Unset(arrays.rows * shape.QueryWidth()));
-    const TypedArray log_sum_exp(backend, DType::kFloat32, Unset(arrays.rows * shape.num_heads));
+    const TypedArray out(backend, whole.dtype(), UnsetNumbers(arrays.rows * arrays.stride));
+    const TypedArray dq(backend, whole.dtype(), UnsetNumbers(arrays.rows * shape.QueryWidth()));
+    const TypedArray log_sum_exp(backend, DType::kFloat32,
+                                 UnsetNumbers(arrays.rows * shape.num_heads));
     for (const int64_t first_query : {int64_t{0}, chunk}) {
       const int64_t end = (first_query == 0 ? rank + 1 : 2 * n - rank) * chunk;
       AttentionForwardArgs args = ForwardArgs(whole, {first_query, chunk, end});
@@ -342,7 +345,7 @@ void ExpectGatheredIsWhole(Backend& backend, const WholeAttention& whole,
       args.out = out.At(first_query * arrays.stride);
       args.out_stride = arrays.stride;
       const TypedArray probabilities(backend, whole.dtype(),
-                                     Unset(shape.batch * shape.num_heads * chunk * end));
+                                     UnsetNumbers(shape.batch * shape.num_heads * chunk * end));
       args.stats = keeps_all ? probabilities.At(0) : log_sum_exp.At(first_query);
       args.stats_kind = stats_kind;
       backend.AttentionForward(args);
@@ -365,13 +368,13 @@ void ExpectGatheredIsWhole(Backend& backend, const WholeAttention& whole,
       const auto begin = long_out.begin() + row * arrays.stride;
       dense.insert(dense.end(), begin, begin + shape.QueryWidth());
     }
-    ExpectNear(dense, whole.RowsOf(rank, whole.result.out, shape.QueryWidth()), whole.dtype(),
-               what + "out");
-    ExpectNear(dq.Values(), whole.RowsOf(rank, whole.grads.dq, shape.QueryWidth()), whole.dtype(),
-               what + "dq");
+    ExpectCloseRows(dense, whole.RowsOf(rank, whole.result.out, shape.QueryWidth()), whole.dtype(),
+                    what + "out");
+    ExpectCloseRows(dq.Values(), whole.RowsOf(rank, whole.grads.dq, shape.QueryWidth()),
+                    whole.dtype(), what + "dq");
   }
-  ExpectNear(dkv.Values(), whole.KeysAndValues(whole.grads.dk, whole.grads.dv), whole.dtype(),
-             "gathered dk and dv");
+  ExpectCloseRows(dkv.Values(), whole.KeysAndValues(whole.grads.dk, whole.grads.dv), whole.dtype(),
+                  "gathered dk and dv");
 }
 
 }  // namespace tessera::kernels::testing

@@ -1,4 +1,5 @@
 #include "tests/kernels/device_array.h"
+#include "tests/kernels/test_shapes.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -11,15 +12,10 @@ using reference::AttentionShape;
 constexpr double kForwardTolerance = 1e-5;
 constexpr double kBackwardTolerance = 3e-5;
 
-AttentionShape MakeShape(int64_t batch, int64_t sequence, int64_t num_heads, int64_t num_kv_heads,
-                         int64_t head_dim) {
-  return {batch,        sequence, num_heads,
-          num_kv_heads, head_dim, 1.0 / std::sqrt(static_cast<double>(head_dim))};
-}
-
-std::vector<AttentionShape> Shapes() {
-  return {MakeShape(1, 1, 1, 1, 12),   MakeShape(2, 33, 3, 3, 16),  MakeShape(1, 130, 2, 1, 64),
-          MakeShape(2, 130, 4, 2, 12), MakeShape(1, 64, 6, 2, 128), MakeShape(1, 200, 1, 1, 7)};
+std::vector<AttentionShape> AttentionShapes() {
+  return {MakeAttentionShape(1, 1, 1, 1, 12),   MakeAttentionShape(2, 33, 3, 3, 16),
+          MakeAttentionShape(1, 130, 2, 1, 64), MakeAttentionShape(2, 130, 4, 2, 12),
+          MakeAttentionShape(1, 64, 6, 2, 128), MakeAttentionShape(1, 200, 1, 1, 7)};
 }
 
 // q, k and v as columns of one packed array, as the fused projection writes them.
@@ -126,7 +122,7 @@ void ExpectAttention(Backend& backend, const AttentionShape& shape, AttentionSta
 TEST(AttentionTest, ForwardAndBackwardMatchTheReference) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const AttentionShape& shape : Shapes()) {
+    for (const AttentionShape& shape : AttentionShapes()) {
       ExpectAttention(*backend, shape, AttentionStats::kLogSumExp);
       ExpectAttention(*backend, shape, AttentionStats::kProbabilities);
     }
@@ -137,7 +133,7 @@ TEST(AttentionTest, ForwardAndBackwardMatchTheReference) {
 // score's own rounding (300 * 1e-7) shows in the probabilities.
 TEST(AttentionTest, LargeScoresDoNotOverflow) {
   const auto backend = MakeCpuBackend(1);
-  AttentionShape shape = MakeShape(1, 70, 2, 2, 16);
+  AttentionShape shape = MakeAttentionShape(1, 70, 2, 2, 16);
   shape.scale = 8;
   const PackedInputs in(shape);
   const auto expected = reference::Attention(shape, in.Q(), in.K(), in.V());
@@ -152,7 +148,7 @@ TEST(AttentionTest, LargeScoresDoNotOverflow) {
 
 TEST(AttentionTest, LaterTokensDoNotReachEarlierOutputs) {
   const auto backend = MakeCpuBackend(3);
-  const PackedInputs before(MakeShape(1, 130, 2, 1, 16));
+  const PackedInputs before(MakeAttentionShape(1, 130, 2, 1, 16));
   PackedInputs after = before;
   constexpr int64_t kFirstChanged = 71;
   for (int64_t i = kFirstChanged * after.stride; i < 130 * after.stride; ++i) after.qkv[i] += 1;
@@ -164,7 +160,7 @@ TEST(AttentionTest, LaterTokensDoNotReachEarlierOutputs) {
 }
 
 TEST(AttentionTest, ResultsDoNotDependOnTheNumberOfThreads) {
-  const PackedInputs in(MakeShape(1, 200, 6, 2, 32));
+  const PackedInputs in(MakeAttentionShape(1, 200, 6, 2, 32));
   const auto one = MakeCpuBackend(1);
   const auto three = MakeCpuBackend(3);
   const Output a = RunAttention(*one, in, AttentionStats::kLogSumExp);
@@ -177,7 +173,7 @@ TEST(AttentionTest, ResultsDoNotDependOnTheNumberOfThreads) {
 
 TEST(AttentionTest, ANotANumberReachesEveryLaterTokenOfItsSequence) {
   const auto backend = MakeCpuBackend(1);
-  PackedInputs in(MakeShape(2, 40, 1, 1, 16));
+  PackedInputs in(MakeAttentionShape(2, 40, 1, 1, 16));
   constexpr int64_t kToken = 11;
   in.qkv[kToken * in.stride + in.KeyColumn()] = std::numeric_limits<float>::quiet_NaN();
   const Floats out = RunAttention(*backend, in, AttentionStats::kLogSumExp).out;

@@ -6,13 +6,13 @@ namespace {
 using Ints = std::vector<int32_t>;
 
 // Sums of exponentials in blocks, each exponential within 3e-7.
-constexpr double kTolerance = 2e-6;
+constexpr double kLossTolerance = 2e-6;
 constexpr float kGradScale = 0.25F;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 
 // One rank's columns of a vocabulary of num_vocab, cut into `num_ranks` shards of equal width of
 // which the last holds padding.
-struct Shard {
+struct LogitsShard {
   int64_t begin, num_valid;
   Floats logits;  // [num_rows, num_columns]
   Floats max, sum_exp, target_logit;
@@ -44,14 +44,14 @@ class ShardedCase {
   int64_t num_rows, num_vocab, num_columns;
   Floats logits;
   Ints labels;
-  std::vector<Shard> shards;
+  std::vector<LogitsShard> shards;
 };
 
 // The three passes with the reductions between them; logits become gradients. Returns the loss.
 Floats RunPasses(Backend& backend, ShardedCase& c) {
   const DeviceInts labels(backend, c.labels);
-  Floats max(c.num_rows, -kInfinity), sum(c.num_rows), target(c.num_rows), loss;
-  for (Shard& shard : c.shards) {
+  Floats max(c.num_rows, -kFloatInfinity), sum(c.num_rows), target(c.num_rows), loss;
+  for (LogitsShard& shard : c.shards) {
     const DeviceFloats logits(backend, shard.logits), out = Unset(backend, c.num_rows);
     backend.CrossEntropyMax({.logits = logits,
                              .max = out,
@@ -62,7 +62,7 @@ Floats RunPasses(Backend& backend, ShardedCase& c) {
     for (int64_t i = 0; i < c.num_rows; ++i) max[i] = std::max(max[i], shard.max[i]);
   }
   const DeviceFloats device_max(backend, max);
-  for (Shard& shard : c.shards) {
+  for (LogitsShard& shard : c.shards) {
     const DeviceFloats logits(backend, shard.logits);
     const DeviceFloats sum_exp = Unset(backend, c.num_rows), own = Unset(backend, c.num_rows);
     backend.CrossEntropySumExp({.logits = logits,
@@ -82,7 +82,7 @@ Floats RunPasses(Backend& backend, ShardedCase& c) {
     }
   }
   const DeviceFloats device_sum(backend, sum), device_target(backend, target);
-  for (Shard& shard : c.shards) {
+  for (LogitsShard& shard : c.shards) {
     const DeviceFloats logits(backend, shard.logits), device_loss = Unset(backend, c.num_rows);
     double loss_sum = 1;  // what was there before stays in the sum
     backend.CrossEntropyGrad({.logits = logits,
@@ -111,15 +111,15 @@ Floats RunPasses(Backend& backend, ShardedCase& c) {
 void ExpectReference(Backend& backend, ShardedCase c) {
   const auto expected =
       reference::CrossEntropy(c.num_rows, c.num_vocab, c.num_vocab, ToDoubles(c.logits), c.labels);
-  ExpectNear(RunPasses(backend, c), expected.loss, kTolerance, "loss");
-  for (const Shard& shard : c.shards) {
+  ExpectNear(RunPasses(backend, c), expected.loss, kLossTolerance, "loss");
+  for (const LogitsShard& shard : c.shards) {
     for (int64_t i = 0; i < c.num_rows; ++i) {
       for (int64_t j = 0; j < c.num_columns; ++j) {
         const double value = shard.logits[i * c.num_columns + j];
         const double wanted = j < shard.num_valid
                                   ? expected.dlogits[i * c.num_vocab + shard.begin + j] * kGradScale
                                   : 0.0;
-        ASSERT_NEAR(value, wanted, kTolerance) << "row " << i << " column " << shard.begin + j;
+        ASSERT_NEAR(value, wanted, kLossTolerance) << "row " << i << " column " << shard.begin + j;
       }
     }
   }
@@ -147,7 +147,7 @@ TEST(CrossEntropyTest, AnEmptyShardGivesMinusInfinityAndZeros) {
   const auto backend = MakeCpuBackend(1);
   ShardedCase c(4, 10, 10, 2);
   RunPasses(*backend, c);
-  EXPECT_EQ(c.shards[1].max, Floats(4, -kInfinity));
+  EXPECT_EQ(c.shards[1].max, Floats(4, -kFloatInfinity));
   EXPECT_EQ(c.shards[1].sum_exp, Floats(4, 0.0F));
   EXPECT_EQ(c.shards[1].target_logit, Floats(4, 0.0F));
   EXPECT_EQ(c.shards[1].logits, Floats(40, 0.0F));

@@ -3,12 +3,12 @@
 namespace tessera::kernels::testing {
 namespace {
 
-constexpr int64_t kSizes[] = {1, 7, 257, 100003};
+constexpr int64_t kElementCounts[] = {1, 7, 257, 100003};
 
 TEST(ElementwiseTest, PassesOverMemoryDoWhatTheirNamesSay) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const int64_t n : kSizes) {
+    for (const int64_t n : kElementCounts) {
       const Floats x_values = RandomFloats(n, 1), y_values = RandomFloats(n, 2);
       const DeviceFloats x(*backend, x_values), y(*backend, y_values), z = Unset(*backend, n);
       Floats expected = y_values;

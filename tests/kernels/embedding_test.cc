@@ -15,11 +15,11 @@ Ints RandomTokens(int64_t n, int64_t vocab_size, uint32_t seed) {
 
 constexpr int64_t kVocab = 50;
 
-struct Shard {
+struct VocabShard {
   int64_t begin, num_rows;
 };
 // The whole vocabulary, a middle shard, and one that holds padding rows only.
-constexpr Shard kShards[] = {{0, kVocab}, {13, 20}, {kVocab, 0}};
+constexpr VocabShard kShards[] = {{0, kVocab}, {13, 20}, {kVocab, 0}};
 
 TEST(EmbeddingTest, ShardsCopyTheirRowsAndLeaveZerosElsewhere) {
   for (const int num_threads : kThreadCounts) {

@@ -9,7 +9,7 @@ using base::Epilogue;
 using base::MatMulLayout;
 
 // Sums of up to 700 terms of magnitude 1, in any order.
-constexpr double kTolerance = 2e-5;
+constexpr double kGroupedTolerance = 2e-5;
 
 using GroupRows = std::vector<int64_t>;
 // Groups without rows first, last and in between; one group; large ones that threads share.
@@ -18,7 +18,7 @@ const GroupRows kGroups[] = {{5}, {0, 3, 0, 0, 17, 1, 0}, {250, 0, 700, 90}, {0,
 struct Size {
   int64_t n, k;
 };
-constexpr Size kSizes[] = {{1, 1}, {7, 33}, {130, 96}};
+constexpr Size kGroupSizes[] = {{1, 1}, {7, 33}, {130, 96}};
 
 int64_t RowsOf(const GroupRows& groups) {
   return std::accumulate(groups.begin(), groups.end(), int64_t{0});
@@ -56,7 +56,7 @@ TEST_P(GroupedMatMulTest, EachGroupMeetsItsOwnWeights) {
   for (const GroupRows& groups : kGroups) {
     const auto num_groups = static_cast<int64_t>(groups.size());
     const int64_t rows = RowsOf(groups);
-    for (const auto& [n, k] : kSizes) {
+    for (const auto& [n, k] : kGroupSizes) {
       const int64_t stride = n * k + 3;
       const Floats a = RandomFloats(rows * k, 1), b = RandomFloats(num_groups * stride, 2);
       const Floats bias_values = RandomFloats(num_groups * n, 3);
@@ -80,7 +80,7 @@ TEST_P(GroupedMatMulTest, EachGroupMeetsItsOwnWeights) {
           ExpectNear(c.Values(),
                      Expected(layout, groups, {n, k}, stride, ToDoubles(a), ToDoubles(b),
                               has_bias ? ToDoubles(bias_values) : Doubles()),
-                     kTolerance, base::Concat(num_groups, " groups, n ", n, " k ", k));
+                     kGroupedTolerance, base::Concat(num_groups, " groups, n ", n, " k ", k));
         }
       }
     }
@@ -92,7 +92,7 @@ TEST_P(GroupedMatMulTest, WeightGradientsAccumulateForEachGroup) {
   for (const GroupRows& groups : kGroups) {
     const auto num_groups = static_cast<int64_t>(groups.size());
     const int64_t rows = RowsOf(groups);
-    for (const auto& [n, m] : kSizes) {
+    for (const auto& [n, m] : kGroupSizes) {
       const int64_t stride = n * m + 5;
       const Floats a = RandomFloats(rows * m, 1), b = RandomFloats(rows * n, 2);
       const Floats before = RandomFloats(num_groups * stride, 3);
@@ -116,7 +116,7 @@ TEST_P(GroupedMatMulTest, WeightGradientsAccumulateForEachGroup) {
         for (int64_t i = 0; i < m * n; ++i) expected[group * stride + i] += part[i];
         first += groups[group];
       }
-      ExpectNear(c.Values(), expected, kTolerance, base::Concat("m ", m, " n ", n));
+      ExpectNear(c.Values(), expected, kGroupedTolerance, base::Concat("m ", m, " n ", n));
     }
   }
 }
@@ -143,7 +143,7 @@ TEST_P(GroupedMatMulTest, BiasGradientsAreTheColumnSumsOfTheirGroups) {
         for (int64_t j = 0; j < kWidth; ++j) expected[group * kStride + j] += dy[row * kWidth + j];
       }
     }
-    ExpectNear(dbias.Values(), expected, kTolerance, base::Concat(num_groups, " groups"));
+    ExpectNear(dbias.Values(), expected, kGroupedTolerance, base::Concat(num_groups, " groups"));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "tests/kernels/half_test.h"
+#include "tests/kernels/test_shapes.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -6,16 +7,10 @@ namespace {
 using base::AttentionStats;
 using reference::AttentionShape;
 
-AttentionShape MakeShape(int64_t batch, int64_t sequence, int64_t num_heads, int64_t num_kv_heads,
-                         int64_t head_dim) {
-  return {batch,        sequence, num_heads,
-          num_kv_heads, head_dim, 1.0 / std::sqrt(static_cast<double>(head_dim))};
-}
-
 // The last has more keys than one product takes (240 of 128 wide).
-std::vector<AttentionShape> Shapes() {
-  return {MakeShape(1, 1, 1, 1, 12), MakeShape(2, 33, 3, 3, 16), MakeShape(2, 70, 4, 2, 7),
-          MakeShape(1, 260, 1, 1, 128)};
+std::vector<AttentionShape> HalfAttentionShapes() {
+  return {MakeAttentionShape(1, 1, 1, 1, 12), MakeAttentionShape(2, 33, 3, 3, 16),
+          MakeAttentionShape(2, 70, 4, 2, 7), MakeAttentionShape(1, 260, 1, 1, 128)};
 }
 
 class HalfAttentionTest : public HalfTest {
@@ -96,7 +91,7 @@ class HalfAttentionTest : public HalfTest {
 };
 
 TEST_P(HalfAttentionTest, ForwardAndBackwardMatchTheReference) {
-  for (const AttentionShape& shape : Shapes()) {
+  for (const AttentionShape& shape : HalfAttentionShapes()) {
     ExpectAttention(shape, AttentionStats::kLogSumExp);
     ExpectAttention(shape, AttentionStats::kProbabilities);
   }

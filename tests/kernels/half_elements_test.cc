@@ -4,14 +4,14 @@
 namespace tessera::kernels::testing {
 namespace {
 
-constexpr int64_t kSizes[] = {1, 7, 2049, 50001};
+constexpr int64_t kHalfElementCounts[] = {1, 7, 2049, 50001};
 
 class HalfElementsTest : public HalfTest {};
 
 // fp32 numbers of all sizes, ties among them, and what is no number.
 TEST_P(HalfElementsTest, CastsRoundToNearestEvenAndKeepWhatIsNoNumber) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kHalfElementCounts) {
     Doubles values = RandomFloats(n, 1, -4, 4);
     for (int64_t i = 0; i < n; ++i)
       values[i] = std::ldexp(values[i], static_cast<int>(i % 30) - 20);
@@ -62,7 +62,7 @@ TEST_P(HalfElementsTest, NumbersOfTheTypeSurviveTheWayThroughFloatsAndCopies) {
 }
 
 TEST_P(HalfElementsTest, PassesRoundOnceAndGradientsMayAddUpInFloats) {
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kHalfElementCounts) {
     const Doubles x = Random(n, 1), y = Random(n, 2);
     Doubles sum(n), rounded_sum(n), scaled(n);
     for (int64_t i = 0; i < n; ++i) {
@@ -86,7 +86,7 @@ TEST_P(HalfElementsTest, PassesRoundOnceAndGradientsMayAddUpInFloats) {
 
 TEST_P(HalfElementsTest, BlocksAddUpInFloats) {
   constexpr int64_t kNumBlocks = 4;
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kHalfElementCounts) {
     const Doubles x = Random(kNumBlocks * n, 1);
     Doubles expected(n);
     for (int64_t i = 0; i < n; ++i) {
@@ -113,7 +113,7 @@ TEST_P(HalfElementsTest, OnesAddUpBeyondTheIntegersOfTheType) {
 }
 
 TEST_P(HalfElementsTest, SumsOfSquaresAreExactToFloats) {
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kHalfElementCounts) {
     const Doubles x = Random(n, 1);
     double expected = 1.5, sum = 1.5;
     for (const double value : x) expected += value * value;
@@ -125,7 +125,7 @@ TEST_P(HalfElementsTest, SumsOfSquaresAreExactToFloats) {
 
 // The master weights move as fp32 weights do, by steps that the 16-bit ones would not show.
 TEST_P(HalfElementsTest, AdamWMovesTheMasterWeightsAndRoundsTheParameters) {
-  for (const int64_t n : kSizes) {
+  for (const int64_t n : kHalfElementCounts) {
     const Doubles weights = RandomFloats(n, 1), grad = RandomFloats(n, 2);
     const Doubles m = RandomFloats(n, 3), v = RandomFloats(n, 4, 0, 1);
     const TypedArray param = UnsetHalf(n), master = Float(weights), plain = Float(weights);

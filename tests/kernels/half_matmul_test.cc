@@ -1,4 +1,5 @@
 #include "tests/kernels/half_test.h"
+#include "tests/kernels/test_shapes.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -6,22 +7,17 @@ namespace {
 using base::Epilogue;
 using base::MatMulLayout;
 
-constexpr MatMulLayout kLayouts[] = {MatMulLayout::kNN, MatMulLayout::kNT, MatMulLayout::kTN};
-
-struct Shape {
-  int64_t m, n, k;
-};
 // 384 rows, columns or terms are the most that is converted at a time; the last shape is also
 // enough work for several threads.
-constexpr Shape kShapes[] = {{1, 1, 1},    {7, 13, 5},    {390, 17, 10},
-                             {9, 400, 12}, {11, 20, 800}, {400, 140, 70}};
-constexpr int64_t kGap = 3;
+constexpr ProductShape kHalfMatMulShapes[] = {{1, 1, 1},    {7, 13, 5},    {390, 17, 10},
+                                              {9, 400, 12}, {11, 20, 800}, {400, 140, 70}};
+constexpr int64_t kHalfGap = 3;
 
 class HalfMatMulTest : public HalfTest {
  protected:
   // One product between arrays with gaps between their rows. `c_dtype` is the type of the result
   // and of what the epilogue keeps.
-  void ExpectProduct(const Shape& shape, MatMulLayout layout, DType c_dtype, bool accumulate,
+  void ExpectProduct(const ProductShape& shape, MatMulLayout layout, DType c_dtype, bool accumulate,
                      Epilogue epilogue) {
     const auto [m, n, k] = shape;
     const std::string what =
@@ -43,9 +39,9 @@ class HalfMatMulTest : public HalfTest {
                       .m = m,
                       .n = n,
                       .k = k,
-                      .lda = a_cols + kGap,
-                      .ldb = b_cols + kGap,
-                      .ldc = n + kGap,
+                      .lda = a_cols + kHalfGap,
+                      .ldb = b_cols + kHalfGap,
+                      .ldc = n + kHalfGap,
                       .layout = layout,
                       .accumulate = accumulate,
                       .epilogue = epilogue,
@@ -72,7 +68,7 @@ class HalfMatMulTest : public HalfTest {
     for (size_t row = 0; row < values.size() / num_cols; ++row) {
       const auto begin = values.begin() + static_cast<int64_t>(row) * num_cols;
       result.insert(result.end(), begin, begin + num_cols);
-      result.insert(result.end(), kGap, kBetween);
+      result.insert(result.end(), kHalfGap, kBetween);
     }
     return result;
   }
@@ -81,7 +77,7 @@ class HalfMatMulTest : public HalfTest {
   static Doubles WithoutGaps(const Doubles& values, int64_t num_cols, const std::string& what) {
     Doubles result;
     for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
-      if (i % (num_cols + kGap) < num_cols) {
+      if (i % (num_cols + kHalfGap) < num_cols) {
         result.push_back(values[i]);
       } else if (values[i] != kBetween) {
         ADD_FAILURE() << what << ": wrote between rows at " << i;
@@ -92,8 +88,8 @@ class HalfMatMulTest : public HalfTest {
 };
 
 TEST_P(HalfMatMulTest, ProductsOfEveryLayoutMatchTheReference) {
-  for (const Shape& shape : kShapes) {
-    for (const MatMulLayout layout : kLayouts) {
+  for (const ProductShape& shape : kHalfMatMulShapes) {
+    for (const MatMulLayout layout : kMatMulLayouts) {
       ExpectProduct(shape, layout, dtype(), false, Epilogue::kNone);
       ExpectProduct(shape, layout, DType::kFloat32, false, Epilogue::kNone);
     }
@@ -101,8 +97,8 @@ TEST_P(HalfMatMulTest, ProductsOfEveryLayoutMatchTheReference) {
 }
 
 TEST_P(HalfMatMulTest, WeightGradientsAddUpInFloats) {
-  for (const Shape& shape : kShapes) {
-    for (const MatMulLayout layout : kLayouts) {
+  for (const ProductShape& shape : kHalfMatMulShapes) {
+    for (const MatMulLayout layout : kMatMulLayouts) {
       ExpectProduct(shape, layout, DType::kFloat32, true, Epilogue::kNone);
       ExpectProduct(shape, layout, dtype(), true, Epilogue::kNone);
     }
@@ -110,7 +106,7 @@ TEST_P(HalfMatMulTest, WeightGradientsAddUpInFloats) {
 }
 
 TEST_P(HalfMatMulTest, EpiloguesMatchTheReference) {
-  for (const Shape& shape : kShapes) {
+  for (const ProductShape& shape : kHalfMatMulShapes) {
     ExpectProduct(shape, MatMulLayout::kNT, dtype(), false, Epilogue::kBias);
     ExpectProduct(shape, MatMulLayout::kNT, dtype(), false, Epilogue::kBiasGelu);
     ExpectProduct(shape, MatMulLayout::kNN, dtype(), false, Epilogue::kGeluGrad);

@@ -1,25 +1,21 @@
 // Operations on rows of 16-bit features: norms, activations, residuals, rotations, dropout.
 #include "tests/kernels/half_test.h"
+#include "tests/kernels/test_shapes.h"
 
 namespace tessera::kernels::testing {
 namespace {
 
 using reference::NormKind;
 
-struct Shape {
-  int64_t num_rows, width;
+constexpr RowsShape kHalfRowShapes[] = {{1, 1}, {3, 7}, {130, 257}, {70, 768}};
 
-  int64_t Size() const { return num_rows * width; }
-};
-constexpr Shape kShapes[] = {{1, 1}, {3, 7}, {130, 257}, {70, 768}};
-
-std::string Describe(const Shape& shape) {
+std::string Describe(const RowsShape& shape) {
   return base::Concat("rows ", shape.num_rows, " width ", shape.width);
 }
 
 class HalfRowsTest : public HalfTest {
  protected:
-  void ExpectNormForward(NormKind kind, const Shape& shape) {
+  void ExpectNormForward(NormKind kind, const RowsShape& shape) {
     const bool has_mean = kind == NormKind::kLayerNorm;
     const Doubles x = Random(shape.Size(), 1, 1, 3), gamma = Random(shape.width, 2, 0.5, 1.5);
     const Doubles beta = Random(shape.width, 3);
@@ -46,7 +42,7 @@ class HalfRowsTest : public HalfTest {
   // dx may overwrite dy, or the gradient that comes around the norm.
   enum class Target { kOwn, kDy, kResidual };
 
-  void ExpectNormBackward(NormKind kind, const Shape& shape, Target target) {
+  void ExpectNormBackward(NormKind kind, const RowsShape& shape, Target target) {
     const std::string what = base::Concat(Describe(shape), " target ", static_cast<int>(target));
     const bool has_mean = kind == NormKind::kLayerNorm;
     const bool has_residual = target != Target::kDy;
@@ -93,7 +89,7 @@ class HalfRowsTest : public HalfTest {
 
 TEST_P(HalfRowsTest, NormsMatchTheReference) {
   for (const NormKind kind : {NormKind::kLayerNorm, NormKind::kRmsNorm}) {
-    for (const Shape& shape : kShapes) {
+    for (const RowsShape& shape : kHalfRowShapes) {
       ExpectNormForward(kind, shape);
       for (const Target target : {Target::kOwn, Target::kDy, Target::kResidual}) {
         ExpectNormBackward(kind, shape, target);
@@ -104,7 +100,7 @@ TEST_P(HalfRowsTest, NormsMatchTheReference) {
 
 // One rounding: the nearest number to the exact sum of three.
 TEST_P(HalfRowsTest, ResidualsAreAddedWithOneRounding) {
-  for (const Shape& shape : kShapes) {
+  for (const RowsShape& shape : kHalfRowShapes) {
     const Doubles x = Random(shape.Size(), 1), residual = Random(shape.Size(), 2);
     const Doubles bias = Random(shape.width, 3);
     for (const int target : {0, 1, 2}) {
@@ -150,7 +146,7 @@ TEST_P(HalfRowsTest, BiasGradientsAreSumsInFloats) {
 }
 
 TEST_P(HalfRowsTest, SwiGluMatchesTheReference) {
-  for (const Shape& shape : kShapes) {
+  for (const RowsShape& shape : kHalfRowShapes) {
     const Doubles gate_up = Random(2 * shape.Size(), 1, -3, 3), dy = Random(shape.Size(), 2);
     const TypedArray device_gate_up = Half(gate_up), device_dy = Half(dy);
     const TypedArray y = UnsetHalf(shape.Size()), own = UnsetHalf(2 * shape.Size());
@@ -206,7 +202,7 @@ TEST_P(HalfRowsTest, HeadsTurnByTheirPositionsAndNothingElseMoves) {
 }
 
 TEST_P(HalfRowsTest, DropoutKeepsWhatItsDrawsKeep) {
-  constexpr Shape kShape = {37, 65};
+  constexpr RowsShape kShape = {37, 65};
   const base::PhiloxKey key = base::MakePhiloxKey(7, "dropout");
   const Doubles x = Random(kShape.Size(), 1, 1, 2);
   const TypedArray device_x = Half(x), own = UnsetHalf(kShape.Size());

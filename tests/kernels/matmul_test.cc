@@ -1,4 +1,5 @@
 #include "tests/kernels/device_array.h"
+#include "tests/kernels/test_shapes.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -8,18 +9,14 @@ using base::MatMulLayout;
 
 constexpr float kFloatEpsilon = std::numeric_limits<float>::epsilon();
 
-struct Shape {
-  int64_t m, n, k;
-};
 // Edges of every kind: single elements, sizes below and beside the micro-kernels, several tiles.
-constexpr Shape kShapes[] = {{1, 1, 1},      {1, 257, 33},    {7, 5, 3},
-                             {48, 48, 48},   {130, 97, 1},    {257, 48, 65},
-                             {64, 2000, 17}, {1100, 200, 40}, {33, 1700, 96}};
-constexpr MatMulLayout kLayouts[] = {MatMulLayout::kNN, MatMulLayout::kNT, MatMulLayout::kTN};
+constexpr ProductShape kMatMulShapes[] = {{1, 1, 1},      {1, 257, 33},    {7, 5, 3},
+                                          {48, 48, 48},   {130, 97, 1},    {257, 48, 65},
+                                          {64, 2000, 17}, {1100, 200, 40}, {33, 1700, 96}};
 
 // Operands with row strides wider than the rows, as columns of packed arrays have.
 struct Operands {
-  Operands(const Shape& shape, MatMulLayout layout)
+  Operands(const ProductShape& shape, MatMulLayout layout)
       : a_rows(layout == MatMulLayout::kTN ? shape.k : shape.m),
         a_cols(layout == MatMulLayout::kTN ? shape.m : shape.k),
         b_rows(layout == MatMulLayout::kNT ? shape.n : shape.k),
@@ -36,12 +33,12 @@ struct Operands {
 };
 
 // Rounding of a sum of k products: at most k epsilon times the sum of magnitudes, here at most k.
-double SumTolerance(const Shape& shape) {
+double SumTolerance(const ProductShape& shape) {
   return kFloatEpsilon * static_cast<double>(shape.k + 2) * static_cast<double>(shape.k);
 }
 
-void ExpectEpilogue(Backend& backend, const Shape& shape, MatMulLayout layout, Epilogue epilogue,
-                    bool accumulate, bool may_have_bias = true) {
+void ExpectEpilogue(Backend& backend, const ProductShape& shape, MatMulLayout layout,
+                    Epilogue epilogue, bool accumulate, bool may_have_bias = true) {
   const std::string what = base::Concat("m ", shape.m, " n ", shape.n, " k ", shape.k, " layout ",
                                         static_cast<int>(layout), " epilogue ",
                                         static_cast<int>(epilogue), " accumulate ", accumulate);
@@ -102,8 +99,8 @@ void ExpectEpilogue(Backend& backend, const Shape& shape, MatMulLayout layout, E
 TEST(MatMulTest, ProductsOfEveryLayoutAndShapeMatchTheReference) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const Shape& shape : kShapes) {
-      for (const MatMulLayout layout : kLayouts) {
+    for (const ProductShape& shape : kMatMulShapes) {
+      for (const MatMulLayout layout : kMatMulLayouts) {
         ExpectEpilogue(*backend, shape, layout, Epilogue::kNone, false);
         ExpectEpilogue(*backend, shape, layout, Epilogue::kNone, true);
       }
@@ -114,7 +111,7 @@ TEST(MatMulTest, ProductsOfEveryLayoutAndShapeMatchTheReference) {
 TEST(MatMulTest, EpiloguesMatchTheReference) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const Shape& shape : kShapes) {
+    for (const ProductShape& shape : kMatMulShapes) {
       ExpectEpilogue(*backend, shape, MatMulLayout::kNT, Epilogue::kBias, false);
       ExpectEpilogue(*backend, shape, MatMulLayout::kNT, Epilogue::kBiasGelu, false);
       ExpectEpilogue(*backend, shape, MatMulLayout::kNT, Epilogue::kBiasGelu, false,

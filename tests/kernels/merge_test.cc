@@ -30,8 +30,8 @@ Merged Merge(Backend& backend, const AttentionShape& shape, const AttentionResul
   return {out.Values(), stats.Values()};
 }
 
-struct Inputs {
-  explicit Inputs(const AttentionShape& attention_shape)
+struct MergeInputs {
+  explicit MergeInputs(const AttentionShape& attention_shape)
       : shape(attention_shape),
         q(ToDoubles(RandomFloats(shape.NumRows() * shape.QueryWidth(), 1, -2, 2))),
         k(ToDoubles(RandomFloats(shape.NumRows() * shape.KeyWidth(), 2, -2, 2))),
@@ -52,7 +52,7 @@ TEST(LogSumExpMergeTest, AttentionOverTwoPartsOfTheKeysMergesIntoAttentionOverAl
     for (const AttentionShape& shape :
          {AttentionShape{1, 1, 1, 1, 1, 1.0}, AttentionShape{2, 33, 3, 3, 7, 0.5},
           AttentionShape{2, 40, 4, 2, 16, 0.25}}) {
-      const Inputs in(shape);
+      const MergeInputs in(shape);
       const int64_t middle = shape.sequence / 2;
       const AttentionResult all = in.Over(0, shape.sequence);
       const AttentionResult early = in.Over(0, middle), late = in.Over(middle, shape.sequence);
@@ -68,7 +68,7 @@ TEST(LogSumExpMergeTest, AttentionOverTwoPartsOfTheKeysMergesIntoAttentionOverAl
 TEST(LogSumExpMergeTest, RowsWithoutKeysOnEitherSideStayZero) {
   const auto backend = MakeCpuBackend(1);
   const AttentionShape shape{1, 8, 2, 2, 4, 1.0};
-  const Inputs in(shape);
+  const MergeInputs in(shape);
   const Merged merged = Merge(*backend, shape, in.Over(4, 6), in.Over(6, 8));
   for (int64_t row = 0; row < 4 * shape.QueryWidth(); ++row) EXPECT_EQ(merged.out[row], 0.0F);
   EXPECT_EQ(merged.stats[3], -std::numeric_limits<float>::infinity());

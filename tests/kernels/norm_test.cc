@@ -1,4 +1,5 @@
 #include "tests/kernels/device_array.h"
+#include "tests/kernels/test_shapes.h"
 
 namespace tessera::kernels::testing {
 namespace {
@@ -6,13 +7,10 @@ namespace {
 using reference::NormKind;
 
 // Sums over a row and over the rows round by a few float epsilons of their largest terms.
-constexpr double kTolerance = 5e-6;
+constexpr double kNormTolerance = 5e-6;
 constexpr float kEpsilon = 1e-5F;
 
-struct Shape {
-  int64_t num_rows, width;
-};
-constexpr Shape kShapes[] = {{1, 1}, {3, 7}, {33, 48}, {130, 257}, {70, 768}, {600, 64}};
+constexpr RowsShape kNormShapes[] = {{1, 1}, {3, 7}, {33, 48}, {130, 257}, {70, 768}, {600, 64}};
 
 void Forward(Backend& backend, NormKind kind, const NormForwardArgs& args) {
   if (kind == NormKind::kLayerNorm) {
@@ -30,9 +28,9 @@ void Backward(Backend& backend, NormKind kind, const NormBackwardArgs& args) {
   }
 }
 
-// Inputs with an offset, so that a one-pass variance would lose digits.
-struct Inputs {
-  explicit Inputs(const Shape& shape)
+// NormInputs with an offset, so that a one-pass variance would lose digits.
+struct NormInputs {
+  explicit NormInputs(const RowsShape& shape)
       : x(RandomFloats(shape.num_rows * shape.width, 1, 2, 4)),
         gamma(RandomFloats(shape.width, 2, 0.5, 1.5)),
         beta(RandomFloats(shape.width, 3)),
@@ -40,9 +38,9 @@ struct Inputs {
   Floats x, gamma, beta, dy;
 };
 
-void ExpectForward(Backend& backend, NormKind kind, const Shape& shape) {
+void ExpectForward(Backend& backend, NormKind kind, const RowsShape& shape) {
   const std::string what = base::Concat("rows ", shape.num_rows, " width ", shape.width);
-  const Inputs in(shape);
+  const NormInputs in(shape);
   const bool has_mean = kind == NormKind::kLayerNorm;
   const DeviceFloats x(backend, in.x), gamma(backend, in.gamma), beta(backend, in.beta);
   const DeviceFloats y = Unset(backend, shape.num_rows * shape.width);
@@ -59,17 +57,17 @@ void ExpectForward(Backend& backend, NormKind kind, const Shape& shape) {
            .epsilon = kEpsilon});
   const auto expected = reference::Norm(kind, shape.num_rows, shape.width, ToDoubles(in.x),
                                         ToDoubles(in.gamma), ToDoubles(in.beta), kEpsilon);
-  ExpectNear(y.Values(), expected.y, kTolerance, what + " y");
-  ExpectNear(rstd.Values(), expected.rstd, kTolerance, what + " rstd");
-  if (has_mean) ExpectNear(mean.Values(), expected.mean, kTolerance, what + " mean");
+  ExpectNear(y.Values(), expected.y, kNormTolerance, what + " y");
+  ExpectNear(rstd.Values(), expected.rstd, kNormTolerance, what + " rstd");
+  if (has_mean) ExpectNear(mean.Values(), expected.mean, kNormTolerance, what + " mean");
 }
 
 enum class Alias { kNone, kDy, kResidual };
 
-void ExpectBackward(Backend& backend, NormKind kind, const Shape& shape, Alias alias) {
+void ExpectBackward(Backend& backend, NormKind kind, const RowsShape& shape, Alias alias) {
   const std::string what = base::Concat("rows ", shape.num_rows, " width ", shape.width, " alias ",
                                         static_cast<int>(alias));
-  const Inputs in(shape);
+  const NormInputs in(shape);
   const int64_t size = shape.num_rows * shape.width;
   const bool has_mean = kind == NormKind::kLayerNorm;
   const auto forward = reference::Norm(kind, shape.num_rows, shape.width, ToDoubles(in.x),
@@ -106,10 +104,10 @@ void ExpectBackward(Backend& backend, NormKind kind, const Shape& shape, Alias a
     expected.dbeta[j] += dbeta_before[j];
   }
   // A row of one column has rstd = 1/sqrt(epsilon) = 316 in front of a difference that is 0.
-  const double dx_tolerance = shape.width == 1 ? 316 * kTolerance : kTolerance;
+  const double dx_tolerance = shape.width == 1 ? 316 * kNormTolerance : kNormTolerance;
   ExpectNear(dx.Values(), expected.dx, dx_tolerance, what + " dx", 1.0);
-  ExpectNear(dgamma.Values(), expected.dgamma, kTolerance, what + " dgamma");
-  if (has_mean) ExpectNear(dbeta.Values(), expected.dbeta, kTolerance, what + " dbeta");
+  ExpectNear(dgamma.Values(), expected.dgamma, kNormTolerance, what + " dgamma");
+  if (has_mean) ExpectNear(dbeta.Values(), expected.dbeta, kNormTolerance, what + " dbeta");
 }
 
 class NormTest : public ::testing::TestWithParam<NormKind> {};
@@ -117,14 +115,14 @@ class NormTest : public ::testing::TestWithParam<NormKind> {};
 TEST_P(NormTest, ForwardMatchesTheReference) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const Shape& shape : kShapes) ExpectForward(*backend, GetParam(), shape);
+    for (const RowsShape& shape : kNormShapes) ExpectForward(*backend, GetParam(), shape);
   }
 }
 
 TEST_P(NormTest, BackwardMatchesTheReferenceWithEveryAlias) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const Shape& shape : kShapes) {
+    for (const RowsShape& shape : kNormShapes) {
       for (const Alias alias : {Alias::kNone, Alias::kDy, Alias::kResidual}) {
         ExpectBackward(*backend, GetParam(), shape, alias);
       }
@@ -133,8 +131,8 @@ TEST_P(NormTest, BackwardMatchesTheReferenceWithEveryAlias) {
 }
 
 TEST_P(NormTest, ParameterGradientsDoNotDependOnTheNumberOfThreads) {
-  constexpr Shape kShape{1000, 96};
-  const Inputs in(kShape);
+  constexpr RowsShape kShape{1000, 96};
+  const NormInputs in(kShape);
   std::vector<Floats> results;
   for (const int num_threads : {1, 2, 3}) {
     const auto backend = MakeCpuBackend(num_threads);
@@ -163,8 +161,8 @@ TEST_P(NormTest, ParameterGradientsDoNotDependOnTheNumberOfThreads) {
 
 TEST_P(NormTest, ANotANumberStaysInItsRow) {
   const auto backend = MakeCpuBackend(1);
-  constexpr Shape kShape{4, 48};
-  Inputs in(kShape);
+  constexpr RowsShape kShape{4, 48};
+  NormInputs in(kShape);
   in.x[2 * kShape.width + 5] = std::numeric_limits<float>::quiet_NaN();
   const bool has_mean = GetParam() == NormKind::kLayerNorm;
   const DeviceFloats x(*backend, in.x), gamma(*backend, in.gamma), beta(*backend, in.beta);

@@ -9,7 +9,7 @@ namespace {
 
 // The coefficients of the backward tests.
 constexpr double kBalance = 0.01, kZ = 0.003;
-constexpr float kGradScale = 0.25F;
+constexpr float kRouterGradScale = 0.25F;
 
 struct Losses {
   double balance = 0, z = 0;
@@ -58,7 +58,7 @@ Floats Backward(Backend& backend, const RouterShape& shape, const Routed& routed
                           .normalize = shape.normalize,
                           .balance_coefficient = static_cast<float>(kBalance),
                           .z_coefficient = static_cast<float>(kZ),
-                          .grad_scale = kGradScale});
+                          .grad_scale = kRouterGradScale});
   return dlogits.Values();
 }
 
@@ -79,10 +79,10 @@ TEST(RouterBackwardTest, BackwardMatchesTheReferenceAndLossesAddUp) {
       const auto expected = reference::AuxiliaryLosses(shape, spec, ToDoubles(logits));
       EXPECT_NEAR(losses.balance - 100, expected.balance, 1e-6 * expected.balance);
       EXPECT_NEAR(losses.z - 200, expected.z, 1e-6 * expected.z);
-      ExpectNear(
-          dlogits,
-          reference::RouterBackward(shape, spec, ToDoubles(logits), ToDoubles(dweight), kGradScale),
-          kRouterTolerance, Describe(shape));
+      ExpectNear(dlogits,
+                 reference::RouterBackward(shape, spec, ToDoubles(logits), ToDoubles(dweight),
+                                           kRouterGradScale),
+                 kRouterTolerance, Describe(shape));
       const reference::RouterLossSpec none{sequence, 0, 0};
       ExpectNear(Backward(*backend, shape, routed, dweight, {}, 0, sequence, losses),
                  reference::RouterBackward(shape, none, ToDoubles(logits), ToDoubles(dweight), 1),

@@ -6,7 +6,7 @@
 namespace tessera::kernels::testing {
 namespace {
 
-constexpr double kTolerance = 1e-6;
+constexpr double kRoutingTolerance = 1e-6;
 
 // Rows of tokens in some order: each token `copies` times, every fifth place empty.
 struct Routing {
@@ -92,11 +92,11 @@ TEST(RoutingTest, PermuteAndUnpermuteMatchTheReference) {
       const Floats scale = routing.OfRows(weight);
       ExpectNear(Permute(*backend, routing, width, x, scale),
                  reference::TokenPermute(width, ToDoubles(x), routing.source_row, ToDoubles(scale)),
-                 kTolerance, "permute");
+                 kRoutingTolerance, "permute");
       ExpectNear(Unpermute(*backend, routing, width, rows, weight),
                  reference::TokenUnpermute(width, copies, ToDoubles(rows), routing.routed_row,
                                            ToDoubles(weight)),
-                 kTolerance, "unpermute");
+                 kRoutingTolerance, "unpermute");
     }
   }
 }

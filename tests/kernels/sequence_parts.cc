@@ -8,14 +8,14 @@ namespace {
 constexpr int64_t kSamples = 3, kSequence = 24, kWidth = 16, kHeads = 2;
 
 // Of each sample the tokens that a rank holds.
-struct Part {
+struct SequencePart {
   int64_t num_tokens = 0;
   base::TokenPositions positions;
 };
-constexpr Part kParts[] = {{24, {}},
-                           {8, {.num_early = 4, .early_shift = 4, .late_shift = 12}},
-                           {12, {.num_early = 6, .early_shift = 0, .late_shift = 12}},
-                           {6, {.late_shift = 18}}};
+constexpr SequencePart kParts[] = {{24, {}},
+                                   {8, {.num_early = 4, .early_shift = 4, .late_shift = 12}},
+                                   {12, {.num_early = 6, .early_shift = 0, .late_shift = 12}},
+                                   {6, {.late_shift = 18}}};
 
 Doubles Random(DType dtype, int64_t n, uint32_t seed) {
   std::mt19937 generator(seed);
@@ -26,7 +26,7 @@ Doubles Random(DType dtype, int64_t n, uint32_t seed) {
 }
 
 // Rows of the part's tokens.
-Doubles RowsOf(const Part& part, const Doubles& whole) {
+Doubles RowsOf(const SequencePart& part, const Doubles& whole) {
   Doubles rows;
   for (int64_t sample = 0; sample < kSamples; ++sample) {
     for (int64_t i = 0; i < part.num_tokens; ++i) {
@@ -37,7 +37,7 @@ Doubles RowsOf(const Part& part, const Doubles& whole) {
   return rows;
 }
 
-Doubles Rotated(Backend& backend, DType dtype, const Part& part, const Doubles& rows) {
+Doubles Rotated(Backend& backend, DType dtype, const SequencePart& part, const Doubles& rows) {
   const Doubles frequencies = {1.0, 0.3, 0.1, 0.01};
   const TypedArray qk(backend, dtype, rows);
   backend.Rope({.qk = qk,
@@ -52,8 +52,8 @@ Doubles Rotated(Backend& backend, DType dtype, const Part& part, const Doubles& 
 }
 
 // Tokens from `first_row` on, as a rank holds them that shares the tokens with others.
-Doubles WithPositions(Backend& backend, DType dtype, const Part& part, const TypedArray& table,
-                      const Doubles& rows, int64_t first_row) {
+Doubles WithPositions(Backend& backend, DType dtype, const SequencePart& part,
+                      const TypedArray& table, const Doubles& rows, int64_t first_row) {
   const TypedArray x(backend, dtype, Doubles(rows.begin() + first_row * kWidth, rows.end()));
   backend.PositionForward({.table = table,
                            .x = x,
@@ -66,7 +66,7 @@ Doubles WithPositions(Backend& backend, DType dtype, const Part& part, const Typ
 }
 
 // Each table row gets the sum of its tokens' gradients, in the order of the samples, in fp32.
-Doubles ExpectedTable(const Part& part, const Doubles& before, const Doubles& rows) {
+Doubles ExpectedTable(const SequencePart& part, const Doubles& before, const Doubles& rows) {
   Doubles table = before;
   for (int64_t row = 0; row < kSamples * part.num_tokens; ++row) {
     const int64_t position = part.positions.Of(row % part.num_tokens);
@@ -86,7 +86,7 @@ void ExpectTokensKeepTheirPositions(Backend& backend, DType dtype) {
   const TypedArray table(backend, dtype, Random(dtype, kSequence * kWidth, 2));
   const Doubles positioned = WithPositions(backend, dtype, kParts[0], table, whole, 0);
   const Doubles before = Random(DType::kFloat32, kSequence * kWidth, 3);
-  for (const Part& part : kParts) {
+  for (const SequencePart& part : kParts) {
     SCOPED_TRACE(base::Concat(part.num_tokens, " tokens of each sample"));
     const Doubles rows = RowsOf(part, whole);
     EXPECT_EQ(Rotated(backend, dtype, part, rows), RowsOf(part, rotated));

@@ -1,16 +1,14 @@
 // Activations of experts, weighted by a factor for each row.
 #include "tests/kernels/device_array.h"
+#include "tests/kernels/test_shapes.h"
 
 namespace tessera::kernels::testing {
 namespace {
 
 // A handful of roundings an element; sums of up to 257 terms.
-constexpr double kTolerance = 2e-6;
+constexpr double kWeightedTolerance = 2e-6;
 
-struct Shape {
-  int64_t num_rows, width;
-};
-constexpr Shape kShapes[] = {{1, 1}, {5, 7}, {33, 48}, {200, 257}};
+constexpr RowsShape kWeightedShapes[] = {{1, 1}, {5, 7}, {33, 48}, {200, 257}};
 
 Doubles WeightRows(const Doubles& x, const Floats& weight) {
   const size_t width = x.size() / weight.size();
@@ -30,7 +28,7 @@ Doubles RowProducts(const Floats& dy, const Doubles& y, int64_t num_rows) {
 TEST(WeightedActivationTest, SwiGluTakesAFactorForEachRow) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const auto& [num_rows, width] : kShapes) {
+    for (const auto& [num_rows, width] : kWeightedShapes) {
       const Floats gate_up_values = RandomFloats(num_rows * 2 * width, 1, -8, 8);
       const Floats weights = RandomFloats(num_rows, 2),
                    dy_values = RandomFloats(num_rows * width, 3);
@@ -45,7 +43,7 @@ TEST(WeightedActivationTest, SwiGluTakesAFactorForEachRow) {
                               .y = y,
                               .num_rows = num_rows,
                               .width = width});
-      ExpectNear(y.Values(), WeightRows(unweighted, weights), kTolerance, what);
+      ExpectNear(y.Values(), WeightRows(unweighted, weights), kWeightedTolerance, what);
       backend->SwiGluBackward({.dy = dy,
                                .gate_up = gate_up,
                                .row_weight = row_weight,
@@ -56,8 +54,8 @@ TEST(WeightedActivationTest, SwiGluTakesAFactorForEachRow) {
       ExpectNear(gate_up.Values(),
                  reference::SwiGluBackward(num_rows, width,
                                            WeightRows(ToDoubles(dy_values), weights), inputs),
-                 kTolerance, what + " dgate_up");
-      ExpectNear(dweight.Values(), RowProducts(dy_values, unweighted, num_rows), kTolerance,
+                 kWeightedTolerance, what + " dgate_up");
+      ExpectNear(dweight.Values(), RowProducts(dy_values, unweighted, num_rows), kWeightedTolerance,
                  what + " dweight");
     }
   }
@@ -66,7 +64,7 @@ TEST(WeightedActivationTest, SwiGluTakesAFactorForEachRow) {
 TEST(WeightedActivationTest, GeluTakesAFactorForEachRow) {
   for (const int num_threads : kThreadCounts) {
     const auto backend = MakeCpuBackend(num_threads);
-    for (const auto& [num_rows, width] : kShapes) {
+    for (const auto& [num_rows, width] : kWeightedShapes) {
       const Floats x_values = RandomFloats(num_rows * width, 1, -5, 5);
       const Floats weights = RandomFloats(num_rows, 2),
                    dy_values = RandomFloats(num_rows * width, 3);
@@ -82,7 +80,7 @@ TEST(WeightedActivationTest, GeluTakesAFactorForEachRow) {
       const std::string what = base::Concat("rows ", num_rows, " width ", width);
       backend->WeightedGeluForward(
           {.x = x, .row_weight = row_weight, .y = y, .num_rows = num_rows, .width = width});
-      ExpectNear(y.Values(), WeightRows(unweighted, weights), kTolerance, what);
+      ExpectNear(y.Values(), WeightRows(unweighted, weights), kWeightedTolerance, what);
       backend->WeightedGeluBackward({.dy = dy,
                                      .x = x,
                                      .row_weight = row_weight,
@@ -90,8 +88,8 @@ TEST(WeightedActivationTest, GeluTakesAFactorForEachRow) {
                                      .dweight = dweight,
                                      .num_rows = num_rows,
                                      .width = width});
-      ExpectNear(x.Values(), WeightRows(slopes, weights), kTolerance, what + " dx");
-      ExpectNear(dweight.Values(), RowProducts(dy_values, unweighted, num_rows), kTolerance,
+      ExpectNear(x.Values(), WeightRows(slopes, weights), kWeightedTolerance, what + " dx");
+      ExpectNear(dweight.Values(), RowProducts(dy_values, unweighted, num_rows), kWeightedTolerance,
                  what + " dweight");
     }
   }

@@ -50,7 +50,7 @@ TrainingOutcome Train(spec::Plan plan) {
 }
 
 // The three models over a few meshes.
-std::vector<spec::Plan> BasePlans() {
+std::vector<spec::Plan> CutBasePlans() {
   std::vector<spec::Plan> plans;
   for (const NamedPlan& named : ConformancePlans()) {
     spec::Plan plan = named.plan;
@@ -68,7 +68,7 @@ std::vector<spec::Plan> BasePlans() {
 }
 
 TEST(BitwiseParityTest, SchedulesGiveTheSameBits) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : CutBasePlans()) {
     const TrainingOutcome one_forward_one_backward = Train(plan);
     EXPECT_EQ(one_forward_one_backward.losses.size(), 4U);
     plan.parallel.schedule = spec::ScheduleKind::kGPipe;
@@ -89,7 +89,7 @@ TEST(BitwiseParityTest, SchedulesGiveTheSameBits) {
 }
 
 TEST(BitwiseParityTest, TransfersAndGroupsGiveTheSameBits) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : CutBasePlans()) {
     plan.parallel.schedule = spec::ScheduleKind::kInterleaved;
     plan.parallel.virtual_pipeline_size = 2;
     plan.parallel.data_parallel_size = 1;  // eight micro-batches
@@ -108,7 +108,7 @@ TEST(BitwiseParityTest, TransfersAndGroupsGiveTheSameBits) {
 }
 
 TEST(BitwiseParityTest, HidingTensorCommunicationGivesTheSameBits) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : CutBasePlans()) {
     for (const auto schedule :
          {spec::ScheduleKind::kOneForwardOneBackward, spec::ScheduleKind::kZeroBubbleH1}) {
       for (const bool sequence_parallel : {true, false}) {
@@ -124,7 +124,7 @@ TEST(BitwiseParityTest, HidingTensorCommunicationGivesTheSameBits) {
 }
 
 TEST(BitwiseParityTest, RecomputationGivesTheSameBits) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : CutBasePlans()) {
     for (const auto attention : {spec::AttentionKind::kUnfused, spec::AttentionKind::kFlash}) {
       plan.parallel.attention = attention;
       plan.parallel.recompute = spec::Recompute::kNone;
@@ -141,7 +141,7 @@ TEST(BitwiseParityTest, RecomputationGivesTheSameBits) {
 }
 
 TEST(BitwiseParityTest, ShardingTheOptimizerGivesTheSameBits) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : CutBasePlans()) {
     plan.training.optimizer.clip_grad = 0;  // the norm's partial sums are cut elsewhere
     plan.parallel.zero_stage = 0;
     const TrainingOutcome whole = Train(plan);
@@ -153,7 +153,7 @@ TEST(BitwiseParityTest, ShardingTheOptimizerGivesTheSameBits) {
 }
 
 TEST(BitwiseParityTest, ARepeatedRunGivesTheSameBits) {
-  for (const spec::Plan& plan : BasePlans()) EXPECT_EQ(Train(plan), Train(plan));
+  for (const spec::Plan& plan : CutBasePlans()) EXPECT_EQ(Train(plan), Train(plan));
 }
 
 }  // namespace

@@ -6,12 +6,11 @@
 #include <filesystem>
 
 #include "engine/checkpoint/safetensors.h"
+#include "tests/parity/tensor_norm.h"
 #include "tests/testing/golden_training.h"
 
 namespace tessera::testing {
 namespace {
-
-constexpr double kNormTolerance = 1e-5;
 
 struct NamedLayout {
   const char* name;
@@ -94,16 +93,6 @@ TEST_P(ExpertTrainingTest, ACapacityThatDropsNothingChangesNothing) {
         static_cast<double>(moe.num_experts) / moe.experts_per_token;
     EXPECT_TRUE(TrainAndCompare(GetParam(), options));
   }
-}
-
-double NormOf(const engine::TensorView& view) {
-  int64_t elements = 1;
-  for (const int64_t dim : view.tensor->shape) elements *= dim;
-  std::vector<float> values(static_cast<size_t>(elements));
-  engine::ReadFloats(view, 0, elements, values.data());
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum);
 }
 
 TEST_P(ExpertTrainingTest, ExportedParametersHaveTheReferenceNorms) {

@@ -7,18 +7,11 @@
 #include <filesystem>
 
 #include "engine/checkpoint/safetensors.h"
+#include "tests/parity/mesh.h"
+#include "tests/parity/tensor_norm.h"
 
 namespace tessera::testing {
 namespace {
-
-constexpr double kNormTolerance = 1e-5;
-
-struct Mesh {
-  int tp = 1;
-  int pp = 1;
-  int dp = 1;
-  int vpp = 1;
-};
 
 // Trains under `parallel` and holds every step against the case; returns false when the layout does
 // not divide the model.
@@ -102,16 +95,6 @@ TEST_P(GoldenTrainingTest, UnevenStagesTrainAsTheReference) {
   spec::ParallelSpec parallel{.tensor_parallel_size = 2, .pipeline_parallel_size = 2};
   parallel.layers_per_virtual_stage = {1, GetParam().model.num_layers - 1};
   EXPECT_TRUE(RunAndCompare(GetParam(), parallel));
-}
-
-double NormOf(const engine::TensorView& view) {
-  int64_t elements = 1;
-  for (const int64_t dim : view.tensor->shape) elements *= dim;
-  std::vector<float> values(static_cast<size_t>(elements));
-  engine::ReadFloats(view, 0, elements, values.data());
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum);
 }
 
 // A key bias without rotary positions shifts all scores of a query alike: its gradient is zero but

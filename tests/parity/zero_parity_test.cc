@@ -5,15 +5,16 @@
 #include <cmath>
 
 #include "cost_model/base/check.h"
+#include "tests/parity/mesh.h"
 #include "tests/testing/conformance_plans.h"
 #include "tests/testing/trained_model.h"
 
 namespace tessera::testing {
 namespace {
 
-constexpr double kTolerance = 2e-5;
+constexpr double kZeroTolerance = 2e-5;
 
-TrainedModel Train(spec::Plan plan) {
+TrainedModel TrainPlan(spec::Plan plan) {
   plan.num_devices = spec::WorldSize(plan.parallel);
   EXPECT_TRUE(FindViolations(plan.model, plan.training, plan.parallel, plan.num_devices).empty());
   return TrainOnThreads(plan);
@@ -47,16 +48,17 @@ void ExpectSameBits(const GlobalTensors& tensors, const GlobalTensors& expected)
 
 void ExpectClose(const TrainedModel& trained, const TrainedModel& expected) {
   for (size_t i = 0; i < expected.losses.size(); ++i) {
-    EXPECT_NEAR(trained.losses[i], expected.losses[i], kTolerance * expected.losses[i]);
-    EXPECT_NEAR(trained.grad_norms[i], expected.grad_norms[i], kTolerance * expected.grad_norms[i]);
+    EXPECT_NEAR(trained.losses[i], expected.losses[i], kZeroTolerance * expected.losses[i]);
+    EXPECT_NEAR(trained.grad_norms[i], expected.grad_norms[i],
+                kZeroTolerance * expected.grad_norms[i]);
   }
-  ExpectNear(trained.first_gradients, expected.first_gradients, kTolerance);
+  ExpectNear(trained.first_gradients, expected.first_gradients, kZeroTolerance);
   // AdamW divides small gradients by their own size, and their rounding with them.
-  ExpectNear(trained.weights, expected.weights, 10 * kTolerance);
+  ExpectNear(trained.weights, expected.weights, 10 * kZeroTolerance);
 }
 
 // The three models: tied embeddings, shared key/value heads, biases of rotary projections.
-std::vector<spec::Plan> BasePlans() {
+std::vector<spec::Plan> ShardedBasePlans() {
   std::vector<spec::Plan> plans;
   for (const NamedPlan& named : ConformancePlans()) {
     if (!plans.empty() && plans.back().model.name == named.plan.model.name) continue;
@@ -79,11 +81,11 @@ std::string NameOf(const spec::Plan& plan) {
 
 // One micro-batch: shards are what the sum over the data ranks is without them.
 TEST(ZeroParityTest, EveryStageGivesTheSameBits) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : ShardedBasePlans()) {
     plan.parallel.data_parallel_size = 4;
     plan.parallel.micro_batch_size = 2;
     plan.parallel.zero_stage = 0;
-    const TrainedModel whole = Train(plan);
+    const TrainedModel whole = TrainPlan(plan);
     for (const int zero_stage : {1, 2, 3}) {
       for (const bool overlaps : {false, true}) {
         plan.parallel.zero_stage = zero_stage;
@@ -91,7 +93,7 @@ TEST(ZeroParityTest, EveryStageGivesTheSameBits) {
         plan.parallel.overlap_param_gather = overlaps && zero_stage < 3;
         plan.cluster.shared_compute_units = overlaps ? 0 : 1;
         SCOPED_TRACE(base::Concat(NameOf(plan), overlaps ? ", overlapped" : ""));
-        const TrainedModel sharded = Train(plan);
+        const TrainedModel sharded = TrainPlan(plan);
         EXPECT_EQ(sharded.losses, whole.losses);
         ExpectSameBits(sharded.first_gradients, whole.first_gradients);
         ExpectSameBits(sharded.weights, whole.weights);
@@ -100,16 +102,9 @@ TEST(ZeroParityTest, EveryStageGivesTheSameBits) {
   }
 }
 
-struct Mesh {
-  int tp = 1;
-  int pp = 1;
-  int dp = 1;
-  int vpp = 1;
-};
-
 // Several micro-batches, tensor ranks and stages: other orders of the same sums.
 TEST(ZeroParityTest, EveryStageTrainsAlikeOnEveryMesh) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : ShardedBasePlans()) {
     for (const Mesh& mesh : {Mesh{.dp = 2}, Mesh{.tp = 2, .dp = 2}, Mesh{.pp = 2, .dp = 2},
                              Mesh{.tp = 2, .pp = 2, .dp = 2}, Mesh{.pp = 2, .dp = 2, .vpp = 2}}) {
       plan.parallel.tensor_parallel_size = mesh.tp;
@@ -120,11 +115,11 @@ TEST(ZeroParityTest, EveryStageTrainsAlikeOnEveryMesh) {
                                             : spec::ScheduleKind::kOneForwardOneBackward;
       plan.parallel.sequence_parallel = mesh.tp > 1;
       plan.parallel.zero_stage = 0;
-      const TrainedModel whole = Train(plan);
+      const TrainedModel whole = TrainPlan(plan);
       for (const int zero_stage : {2, 3}) {
         plan.parallel.zero_stage = zero_stage;
         SCOPED_TRACE(NameOf(plan));
-        ExpectClose(Train(plan), whole);
+        ExpectClose(TrainPlan(plan), whole);
       }
     }
   }
@@ -132,28 +127,28 @@ TEST(ZeroParityTest, EveryStageTrainsAlikeOnEveryMesh) {
 
 // GPipe finds the head's parameters gone when all micro-batches have gone forward.
 TEST(ZeroParityTest, GPipeGathersTheHeadAgain) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : ShardedBasePlans()) {
     plan.parallel.data_parallel_size = 2;
     plan.parallel.schedule = spec::ScheduleKind::kGPipe;
     plan.parallel.pipeline_parallel_size = 2;
     plan.parallel.zero_stage = 1;
-    const TrainedModel whole = Train(plan);
+    const TrainedModel whole = TrainPlan(plan);
     plan.parallel.zero_stage = 3;
-    ExpectClose(Train(plan), whole);
+    ExpectClose(TrainPlan(plan), whole);
   }
 }
 
 TEST(ZeroParityTest, SmallerShardGroupsTrainAlike) {
-  for (spec::Plan plan : BasePlans()) {
+  for (spec::Plan plan : ShardedBasePlans()) {
     plan.parallel.data_parallel_size = 4;
     plan.parallel.zero_stage = 0;
-    const TrainedModel whole = Train(plan);
+    const TrainedModel whole = TrainPlan(plan);
     for (const int zero_stage : {1, 2, 3}) {
       for (const int group : {1, 2}) {
         plan.parallel.zero_stage = zero_stage;
         plan.parallel.zero_group_size = group;
         SCOPED_TRACE(NameOf(plan));
-        ExpectClose(Train(plan), whole);
+        ExpectClose(TrainPlan(plan), whole);
       }
     }
   }

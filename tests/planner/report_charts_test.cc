@@ -11,9 +11,9 @@
 namespace tessera::planner {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 size_t CountOf(const std::string& text, const std::string& part) {
   size_t count = 0;

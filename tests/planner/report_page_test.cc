@@ -11,8 +11,8 @@
 namespace tessera::planner {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Json PointOf(int id, int devices, double step_s) {
   return {{"id", id},

@@ -17,6 +17,7 @@ import check_layering
 import check_sizes
 import check_tests_built
 import check_words
+import compile_commands
 
 
 class TreeTest(unittest.TestCase):
@@ -37,6 +38,29 @@ class TreeTest(unittest.TestCase):
         self.write("build/compile_commands.json", json.dumps(
             [{"directory": str(self.root), "file": path,
               "command": f"{compiler} -I{self.root} -std=c++20 -o x.o -c {path}"} for path in paths]))
+
+
+    def write_unity_compile_commands(self, *paths):
+        """Of a build that compiles all of `paths` as one file."""
+        unity = "build/CMakeFiles/x.dir/Unity/unity_0_cxx.cxx"
+        self.write(unity, "".join(f'/* NOLINT */\n#include "{self.root / path}"\n' for path in paths))
+        self.write_compile_commands(str(self.root / unity))
+
+
+class CompileCommandsTest(TreeTest):
+    def test_each_file_of_a_unity_build_gets_a_command_of_its_own(self):
+        self.write_unity_compile_commands("engine/a.cc", "engine/b.cc")
+        a, b = (str(self.root / f"engine/{name}.cc") for name in "ab")
+        entries = compile_commands.load(self.root / "build")
+        self.assertEqual([(entry["file"], entry["leads"]) for entry in entries],
+                         [(a, True), (b, False)])
+        self.assertTrue(entries[1]["command"].endswith(f"-c {b}"), entries[1])
+
+    def test_other_files_stay_as_they_are(self):
+        self.write_compile_commands("engine/a.cc")
+        entries = compile_commands.load(self.root / "build")
+        self.assertEqual([(entry["file"], entry["leads"]) for entry in entries],
+                         [("engine/a.cc", True)])
 
 
 class LayeringTest(TreeTest):
@@ -124,6 +148,16 @@ class HeadersTest(TreeTest):
         problems, _ = check_headers.find_problems(self.root / "build", self.root, jobs=1)
         self.assertEqual(problems, ["engine/norm.cc: its own header is not its first include"])
 
+    def test_a_header_behind_another_file_of_a_unity_build_is_compiled_alone(self):
+        self.write("engine/first.h", "#pragma once\n#include <vector>\n")
+        self.write("engine/first.cc", '#include "engine/first.h"\n')
+        self.write("engine/second.h", "#pragma once\nstd::vector<int> B();\n")
+        self.write("engine/second.cc", '#include "engine/second.h"\n')
+        self.write_unity_compile_commands("engine/first.cc", "engine/second.cc")
+        problems, _ = check_headers.find_problems(self.root / "build", self.root, jobs=1)
+        self.assertEqual(len(problems), 1, problems)
+        self.assertTrue(problems[0].startswith("engine/second.h: does not compile alone"), problems)
+
     def test_headers_of_benchmarks_count_where_they_are_built(self):
         self.write("engine/user.cc", "int A();\n")
         self.write("tests/benchmarks/peaks.h", "#pragma once\n#include <no_such_library.h>\n")
@@ -171,6 +205,12 @@ class TestsBuiltTest(TreeTest):
         problems, _ = check_tests_built.find_problems(self.root / "build", self.root)
         self.assertEqual(len(problems), 1, problems)
         self.assertTrue(problems[0].startswith("tests/spec/b_test.cc: in no target"))
+
+    def test_tests_that_are_compiled_together_are_built(self):
+        self.write("tests/spec/a_test.cc", "")
+        self.write("tests/spec/b_test.cc", "")
+        self.write_unity_compile_commands("tests/spec/a_test.cc", "tests/spec/b_test.cc")
+        self.assertEqual(check_tests_built.find_problems(self.root / "build", self.root), ([], 2))
 
     def test_a_switched_off_test_is_reported(self):
         self.write("tests/spec/a_test.cc", "TEST(Plan, DISABLED_RoundTrips) {}\n#if 0\n#endif\n")

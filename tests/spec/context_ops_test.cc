@@ -28,7 +28,7 @@ ModelSpec GroupedQueries() {
           .max_sequence_length = 1024};
 }
 
-ParallelSpec Context(int cp, ContextKind kind) {
+ParallelSpec TwoSampleContext(int cp, ContextKind kind) {
   ParallelSpec parallel;
   parallel.context_parallel_size = cp;
   parallel.context_kind = kind;
@@ -68,7 +68,7 @@ TEST(ContextParallelTest, AllRanksTogetherDoTheWorkOfTheWholeCausalSequence) {
     const double whole = AttentionFlops(LayerOps(ParallelSpec{.micro_batch_size = 2}, is_backward));
     for (const auto kind : {ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll}) {
       for (const int cp : {2, 4}) {
-        const ParallelSpec parallel = Context(cp, kind);
+        const ParallelSpec parallel = TwoSampleContext(cp, kind);
         EXPECT_DOUBLE_EQ(cp * AttentionFlops(LayerOps(parallel, is_backward)), whole)
             << ToString(kind) << " cp " << cp;
         for (int rank = 0; rank < cp; ++rank) {
@@ -90,13 +90,13 @@ TEST(ContextParallelTest, EveryOtherProductShrinksWithTheTokens) {
     return flops;
   };
   const double whole = products(LayerOps(ParallelSpec{.micro_batch_size = 2}, false));
-  EXPECT_DOUBLE_EQ(4 * products(LayerOps(Context(4, ContextKind::kRing), false)), whole);
+  EXPECT_DOUBLE_EQ(4 * products(LayerOps(TwoSampleContext(4, ContextKind::kRing), false)), whole);
 }
 
 // Two sequences, 256 tokens of each here, four key and four value heads of 16. Forward they travel
 // three times to be seen by four ranks; backward as often, and their gradients three times as well.
 TEST(ContextParallelTest, RingsPassKeysAndValuesOnAndGradientsHome) {
-  const ParallelSpec ring = Context(4, ContextKind::kRing);
+  const ParallelSpec ring = TwoSampleContext(4, ContextKind::kRing);
   constexpr int64_t kKeysAndValues = 2 * 256 * 2 * 4 * 16;
   EXPECT_EQ(ElementsOf(LayerOps(ring, false), OpKind::kSend), 3 * kKeysAndValues);
   EXPECT_EQ(ElementsOf(LayerOps(ring, true), OpKind::kSend), 6 * kKeysAndValues);
@@ -107,8 +107,9 @@ TEST(ContextParallelTest, GradientsTravelInFp32) {
   std::map<int64_t, int> sends;  // by bytes of an element
   const TrainingSpec training{
       .global_batch_size = 2, .sequence_length = 1024, .precision = Precision::kBf16};
-  for (const Op& op : StageBackwardOps(GroupedQueries(), training, Context(4, ContextKind::kRing),
-                                       {.num_layers = 1})) {
+  for (const Op& op :
+       StageBackwardOps(GroupedQueries(), training, TwoSampleContext(4, ContextKind::kRing),
+                        {.num_layers = 1})) {
     if (op.record.kind == OpKind::kSend) ++sends[op.record.dims[3]];
   }
   EXPECT_EQ(sends, (std::map<int64_t, int>{{2, 3}, {4, 3}}));
@@ -116,7 +117,7 @@ TEST(ContextParallelTest, GradientsTravelInFp32) {
 
 // The softmax again, on queries, keys and values that are still swapped.
 TEST(ContextParallelTest, SelectiveRecomputationSwapsNothingAgain) {
-  ParallelSpec swap = Context(4, ContextKind::kAllToAll);
+  ParallelSpec swap = TwoSampleContext(4, ContextKind::kAllToAll);
   const std::vector<Op> kept = LayerOps(swap, /*is_backward=*/true);
   swap.recompute = Recompute::kSelective;
   const std::vector<Op> again = LayerOps(swap, /*is_backward=*/true);
@@ -125,7 +126,7 @@ TEST(ContextParallelTest, SelectiveRecomputationSwapsNothingAgain) {
 }
 
 TEST(ContextParallelTest, GatheringHoldsKeysAndValuesOfAllRanks) {
-  const ParallelSpec gather = Context(4, ContextKind::kAllGather);
+  const ParallelSpec gather = TwoSampleContext(4, ContextKind::kAllGather);
   constexpr int64_t kAllKeysAndValues = 2 * 1024 * 2 * 4 * 16;
   EXPECT_EQ(ElementsOf(LayerOps(gather, false), OpKind::kAllGather), kAllKeysAndValues);
   EXPECT_EQ(ElementsOf(LayerOps(gather, true), OpKind::kAllGather), kAllKeysAndValues);
@@ -134,7 +135,7 @@ TEST(ContextParallelTest, GatheringHoldsKeysAndValuesOfAllRanks) {
 
 // Queries of eight heads, keys and values of four each; the output of eight.
 TEST(ContextParallelTest, SwappingSendsQueriesKeysValuesAndTheOutput) {
-  const ParallelSpec swap = Context(4, ContextKind::kAllToAll);
+  const ParallelSpec swap = TwoSampleContext(4, ContextKind::kAllToAll);
   constexpr int64_t kEachHead = 2 * 256 * 16;
   for (const bool is_backward : {false, true}) {
     EXPECT_EQ(ElementsOf(LayerOps(swap, is_backward), OpKind::kAllToAll),
@@ -148,7 +149,8 @@ TEST(ContextParallelTest, HalfTheTokensKeepHalfTheActivations) {
   const ModelSpec model = GroupedQueries();
   const VirtualStage stage{.num_layers = 1};
   const auto bytes = [&](int cp) {
-    return KeptBytesOf(model, training, Context(cp, ContextKind::kRing), stage, {}).saved_bytes;
+    return KeptBytesOf(model, training, TwoSampleContext(cp, ContextKind::kRing), stage, {})
+        .saved_bytes;
   };
   EXPECT_EQ(2 * bytes(2), bytes(1));
   EXPECT_EQ(2 * bytes(4), bytes(2));

@@ -11,7 +11,7 @@ namespace tessera::spec {
 namespace {
 
 // Two layers of four experts; matrices of experts are [8, 16] and [16, 8].
-ModelSpec Mixture() {
+ModelSpec SmallMixture() {
   return {.norm = NormKind::kRmsNorm,
           .position = PositionKind::kRope,
           .num_layers = 2,
@@ -34,7 +34,8 @@ ParallelSpec Parallel(int tp, int dp, int ep, int etp, int zero_stage) {
 }
 
 std::vector<ParameterSpec> Parameters(const ParallelSpec& parallel, int expert_rank) {
-  return RankParameters(Mixture(), parallel, PartitionStages(Mixture(), parallel), expert_rank);
+  return RankParameters(SmallMixture(), parallel, PartitionStages(SmallMixture(), parallel),
+                        expert_rank);
 }
 
 TEST(FlatLayoutTest, ExpertsLieBehindAllOthersInBucketsOfTheirOwn) {

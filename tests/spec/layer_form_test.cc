@@ -6,7 +6,7 @@ namespace tessera::spec {
 namespace {
 
 // Six layers: a dense one, then experts; every third attends to all tokens.
-ModelSpec Mixed() {
+ModelSpec MixedModel() {
   ModelSpec model;
   model.num_layers = 6;
   model.moe = MoeSpec{.num_experts = 8, .num_leading_dense_layers = 1};
@@ -15,23 +15,23 @@ ModelSpec Mixed() {
 }
 
 constexpr LayerForm kDenseWindowed{.has_experts = false, .is_windowed = true};
-constexpr LayerForm kExperts{.has_experts = true, .is_windowed = false};
+constexpr LayerForm kExpertsFull{.has_experts = true, .is_windowed = false};
 constexpr LayerForm kExpertsWindowed{.has_experts = true, .is_windowed = true};
 
 TEST(LayerFormTest, ALayerIsDenseOrOfExpertsAndWindowedOrFull) {
-  const ModelSpec model = Mixed();
+  const ModelSpec model = MixedModel();
   EXPECT_EQ(LayerFormOf(model, 0), kDenseWindowed);
   EXPECT_EQ(LayerFormOf(model, 1), kExpertsWindowed);
-  EXPECT_EQ(LayerFormOf(model, 2), kExperts);
+  EXPECT_EQ(LayerFormOf(model, 2), kExpertsFull);
   EXPECT_EQ(LayerFormOf(model, 3), kExpertsWindowed);
-  EXPECT_EQ(LayerFormOf(model, 5), kExperts);
-  EXPECT_EQ(MultiTokenLayerForm(model), kExperts);
-  EXPECT_EQ(FirstLayerOf(model, kExperts), 2);
+  EXPECT_EQ(LayerFormOf(model, 5), kExpertsFull);
+  EXPECT_EQ(MultiTokenLayerForm(model), kExpertsFull);
+  EXPECT_EQ(FirstLayerOf(model, kExpertsFull), 2);
   EXPECT_EQ(FirstLayerOf(model, LayerForm{}), std::nullopt);
 }
 
 TEST(LayerFormTest, WithoutAnIntervalEveryLayerIsWindowed) {
-  ModelSpec model = Mixed();
+  ModelSpec model = MixedModel();
   model.sliding_window->full_attention_interval = 0;
   EXPECT_TRUE(LayerFormOf(model, 5).is_windowed);
 }
@@ -41,7 +41,7 @@ TEST(LayerFormTest, IndicesAndFormsAreOneToOne) {
 }
 
 TEST(LayerFormTest, CountsOfAnyRangeAreThoseOfItsLayers) {
-  const ModelSpec model = Mixed();
+  const ModelSpec model = MixedModel();
   for (int first = 0; first <= model.num_layers; ++first) {
     for (int end = first; end <= model.num_layers; ++end) {
       PerForm<int> counted = {};

@@ -24,13 +24,13 @@ class MegatronSchedulesTest : public FileTest {
   }
 };
 
-constexpr const char* kGpt3 = R"({
+constexpr const char* kGpt3Arguments = R"({
   "num_layers": 96, "hidden_size": 12288, "num_attention_heads": 96, "seq_len": 2048,
   "bf16": true})";
 
 TEST_F(MegatronSchedulesTest, SchedulesOfLearningRateAndWeightDecayAreRead) {
   const OptimizerSpec optimizer =
-      Load(Replaced(kGpt3, "\"bf16\": true", R"("lr_decay_style": "WSD", "lr": 1e-3,
+      Load(Replaced(kGpt3Arguments, "\"bf16\": true", R"("lr_decay_style": "WSD", "lr": 1e-3,
              "lr_warmup_init": 1e-5, "lr_warmup_iters": 10, "lr_decay_iters": 100,
              "lr_wsd_decay_iters": 20, "lr_wsd_decay_style": "minus_sqrt",
              "weight_decay": 0.01, "weight_decay_incr_style": "cosine",
@@ -47,7 +47,8 @@ TEST_F(MegatronSchedulesTest, SchedulesOfLearningRateAndWeightDecayAreRead) {
                             .end_weight_decay = 0.3,
                             .weight_decay_style = WeightDecayStyle::kCosine};
   EXPECT_EQ(optimizer, expected);
-  EXPECT_EQ(Load(Replaced(kGpt3, "\"bf16\": true", "\"lr_decay_style\": \"inverse-square-root\""))
+  EXPECT_EQ(Load(Replaced(kGpt3Arguments, "\"bf16\": true",
+                          "\"lr_decay_style\": \"inverse-square-root\""))
                 .optimizer.lr_decay_style,
             LrDecayStyle::kInverseSquareRoot);
 }

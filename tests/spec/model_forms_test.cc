@@ -56,7 +56,7 @@ TrainingSpec Batch(int64_t sequence = 128) {
   return training;
 }
 
-ParallelSpec Layout(int tp, int ep = 1, int etp = 0) {
+ParallelSpec MakeLayout(int tp, int ep = 1, int etp = 0) {
   ParallelSpec parallel;
   parallel.tensor_parallel_size = tp;
   parallel.sequence_parallel = tp > 1;
@@ -133,14 +133,16 @@ TEST(ModelFormsTest, AnExpertRankHoldsItsShareOfTheExperts) {
   const ModelSpec model = Mixture();
   const VirtualStage last{.first_layer = 3, .num_layers = 1};
   const int64_t expert = 3 * 64 * 96;
-  EXPECT_EQ(Elements(StageParameters(model, Layout(1), last), Layout(1), true), 8 * expert);
-  EXPECT_EQ(Elements(StageParameters(model, Layout(1, 4), last), Layout(1, 4), true), 2 * expert);
+  EXPECT_EQ(Elements(StageParameters(model, MakeLayout(1), last), MakeLayout(1), true), 8 * expert);
+  EXPECT_EQ(Elements(StageParameters(model, MakeLayout(1, 4), last), MakeLayout(1, 4), true),
+            2 * expert);
   // Matrices split over etp = tp, or not at all with etp 1.
-  EXPECT_EQ(Elements(StageParameters(model, Layout(2, 4), last), Layout(2, 4), true), expert);
-  EXPECT_EQ(Elements(StageParameters(model, Layout(2, 4, 1), last), Layout(2, 4, 1), true),
+  EXPECT_EQ(Elements(StageParameters(model, MakeLayout(2, 4), last), MakeLayout(2, 4), true),
+            expert);
+  EXPECT_EQ(Elements(StageParameters(model, MakeLayout(2, 4, 1), last), MakeLayout(2, 4, 1), true),
             2 * expert);
   // Router and shared expert are not the experts': q, k, v, output, 2 norms, router, shared expert.
-  EXPECT_EQ(Elements(StageParameters(model, Layout(1, 4), last), Layout(1, 4), false),
+  EXPECT_EQ(Elements(StageParameters(model, MakeLayout(1, 4), last), MakeLayout(1, 4), false),
             64 * 128 * 2 + 64 * 64 * 2 + 2 * 64 + 8 * 64 + 3 * 64 * 32);
 }
 
@@ -149,21 +151,21 @@ TEST(ModelFormsTest, TheRanksOfAGroupHoldEveryExpertOnce) {
   const VirtualStage last{.first_layer = 3, .num_layers = 1};
   std::vector<std::string> names;
   for (int rank = 0; rank < 4; ++rank) {
-    for (const auto& parameter : StageParameters(model, Layout(1, 4), last, rank)) {
+    for (const auto& parameter : StageParameters(model, MakeLayout(1, 4), last, rank)) {
       if (parameter.is_expert) names.push_back(parameter.name);
     }
   }
   std::vector<std::string> all;
-  for (const auto& parameter : StageParameters(model, Layout(1), last)) {
+  for (const auto& parameter : StageParameters(model, MakeLayout(1), last)) {
     if (parameter.is_expert) all.push_back(parameter.name);
   }
   EXPECT_EQ(names, all);
 }
 
 TEST(ModelFormsTest, LeadingLayersKeepTheirMlp) {
-  const auto parameters = StageParameters(Mixture(), Layout(1), {.num_layers = 2});
-  EXPECT_EQ(Elements(parameters, Layout(1), true), 0);
-  EXPECT_EQ(Elements(parameters, Layout(1), false),
+  const auto parameters = StageParameters(Mixture(), MakeLayout(1), {.num_layers = 2});
+  EXPECT_EQ(Elements(parameters, MakeLayout(1), true), 0);
+  EXPECT_EQ(Elements(parameters, MakeLayout(1), false),
             2 * (64 * 128 * 2 + 64 * 64 * 2 + 2 * 64 + 3 * 64 * 256));
 }
 
@@ -174,26 +176,26 @@ TEST(ModelFormsTest, ExpertWorkOfAllRanksIsThatOfOne) {
   const auto work = [&](const ParallelSpec& parallel) {
     return FlopsOfKind(ForwardRecords(model, parallel, kExperts), OpKind::kGroupedMatMul);
   };
-  EXPECT_EQ(work(Layout(1)), whole);
-  EXPECT_EQ(work(Layout(1, 4)), whole)
+  EXPECT_EQ(work(MakeLayout(1)), whole);
+  EXPECT_EQ(work(MakeLayout(1, 4)), whole)
       << "four ranks with 128 tokens each, all experts between them";
-  EXPECT_EQ(2 * work(Layout(2, 4)), whole) << "two tensor ranks share the tokens";
-  EXPECT_EQ(2 * work(Layout(2, 4, 1)), whole);
-  EXPECT_EQ(FlopsOfKind(BackwardRecords(model, Layout(1, 4), kExperts), OpKind::kGroupedMatMul),
+  EXPECT_EQ(2 * work(MakeLayout(2, 4)), whole) << "two tensor ranks share the tokens";
+  EXPECT_EQ(2 * work(MakeLayout(2, 4, 1)), whole);
+  EXPECT_EQ(FlopsOfKind(BackwardRecords(model, MakeLayout(1, 4), kExperts), OpKind::kGroupedMatMul),
             2 * whole);
 }
 
 TEST(ModelFormsTest, MoreExpertsPerTokenAreMoreWork) {
   ModelSpec model = Mixture();
   model.moe->experts_per_token = 1;
-  const double top1 = Flops(ForwardRecords(model, Layout(1), kExperts));
+  const double top1 = Flops(ForwardRecords(model, MakeLayout(1), kExperts));
   model.moe->experts_per_token = 2;
-  EXPECT_EQ(Flops(ForwardRecords(model, Layout(1), kExperts)) - top1, 2.0 * 128 * 3 * 64 * 96);
+  EXPECT_EQ(Flops(ForwardRecords(model, MakeLayout(1), kExperts)) - top1, 2.0 * 128 * 3 * 64 * 96);
 }
 
 TEST(ModelFormsTest, ACapacityFillsEveryExpertUp) {
   ModelSpec model = Mixture();
-  const auto rows = [&] { return MakeLocalShape(model, Batch(), Layout(1)).routed_rows; };
+  const auto rows = [&] { return MakeLocalShape(model, Batch(), MakeLayout(1)).routed_rows; };
   EXPECT_EQ(rows(), 256);
   model.moe->capacity_factor = 1;
   EXPECT_EQ(rows(), 256);
@@ -203,7 +205,7 @@ TEST(ModelFormsTest, ACapacityFillsEveryExpertUp) {
 
 TEST(ModelFormsTest, RoutedRowsCrossTheExpertGroupTwiceEachWay) {
   const ModelSpec model = Mixture();
-  const auto forward = ForwardRecords(model, Layout(2, 4), kExperts);
+  const auto forward = ForwardRecords(model, MakeLayout(2, 4), kExperts);
   // 64 tokens of each tensor rank, two rows of 64 each; gathered over the expert-tensor pair. On
   // the way to the experts each row has its weight with it, and the pair learns how many rows go to
   // each of 8 experts from each of 4 x 2 ranks.
@@ -212,10 +214,10 @@ TEST(ModelFormsTest, RoutedRowsCrossTheExpertGroupTwiceEachWay) {
   EXPECT_EQ(ElementsOver(forward, OpKind::kAllGather, Axis::kExpertTensor),
             2 * kRows * (64 + 1) + 8 * 4 * 2);
   EXPECT_EQ(ElementsOver(forward, OpKind::kReduceScatter, Axis::kExpertTensor), 2 * 64 * 2 * 64);
-  const auto backward = BackwardRecords(model, Layout(2, 4), kExperts);
+  const auto backward = BackwardRecords(model, MakeLayout(2, 4), kExperts);
   // The gradient of the weight comes back.
   EXPECT_EQ(ElementsOver(backward, OpKind::kAllToAll, Axis::kExpert), kRows * (2 * 64 + 1));
-  const auto alone = ForwardRecords(model, Layout(1), kExperts);
+  const auto alone = ForwardRecords(model, MakeLayout(1), kExperts);
   EXPECT_TRUE(std::none_of(alone.begin(), alone.end(), [](const OpRecord& record) {
     return base::IsCommunication(record.kind);
   }));
@@ -228,30 +230,30 @@ TEST(ModelFormsTest, RoutedTokensAreSavedWhateverTheExpertParallelSize) {
     return LayerSavedTensors(model, Batch(), parallel, kExperts,
                              MakeLocalShape(model, Batch(), parallel));
   };
-  EXPECT_EQ(BytesOf(saved(Layout(1)), "routed_tokens"), 128 * 2 * 64 * 2);
-  EXPECT_EQ(BytesOf(saved(Layout(1, 4)), "routed_tokens"), 128 * 2 * 64 * 2);
-  EXPECT_EQ(BytesOf(saved(Layout(2, 4, 1)), "routed_tokens"), 64 * 2 * 64 * 2);
-  EXPECT_EQ(BytesOf(saved(Layout(2, 4, 1)), "expert_activation"), 64 * 2 * 96 * 2);
-  EXPECT_EQ(BytesOf(saved(Layout(2, 4, 1)), "expert_pre_activation"), 64 * 2 * 2 * 96 * 2);
+  EXPECT_EQ(BytesOf(saved(MakeLayout(1)), "routed_tokens"), 128 * 2 * 64 * 2);
+  EXPECT_EQ(BytesOf(saved(MakeLayout(1, 4)), "routed_tokens"), 128 * 2 * 64 * 2);
+  EXPECT_EQ(BytesOf(saved(MakeLayout(2, 4, 1)), "routed_tokens"), 64 * 2 * 64 * 2);
+  EXPECT_EQ(BytesOf(saved(MakeLayout(2, 4, 1)), "expert_activation"), 64 * 2 * 96 * 2);
+  EXPECT_EQ(BytesOf(saved(MakeLayout(2, 4, 1)), "expert_pre_activation"), 64 * 2 * 2 * 96 * 2);
   // With etp 2 a rank takes the rows of both, half as wide.
-  EXPECT_EQ(BytesOf(saved(Layout(2, 4)), "expert_activation"), 128 * 2 * 48 * 2);
-  EXPECT_EQ(BytesOf(saved(Layout(1)), "router_probabilities"), 128 * 8 * 4);
-  EXPECT_EQ(BytesOf(saved(Layout(1)), "shared_expert_activation"), 128 * 32 * 2);
+  EXPECT_EQ(BytesOf(saved(MakeLayout(2, 4)), "expert_activation"), 128 * 2 * 48 * 2);
+  EXPECT_EQ(BytesOf(saved(MakeLayout(1)), "router_probabilities"), 128 * 8 * 4);
+  EXPECT_EQ(BytesOf(saved(MakeLayout(1)), "shared_expert_activation"), 128 * 32 * 2);
 }
 
 TEST(ModelFormsTest, LatentAttentionHasItsOwnMatrices) {
   const ModelSpec model = Latent();
-  const auto parameters = StageParameters(model, Layout(1), {.num_layers = 1});
+  const auto parameters = StageParameters(model, MakeLayout(1), {.num_layers = 1});
   // Queries down and up, keys and values down (with 8 rotary columns) and up, output; norms of the
   // hidden state and of both latent vectors.
-  EXPECT_EQ(Elements(parameters, Layout(1), false), 40 * 64 + 8 * 24 * 40 + (20 + 8) * 64 +
-                                                        8 * (16 + 12) * 20 + 64 * 8 * 12 + 64 + 40 +
-                                                        20 + 3 * 64 * 256 + 64);
+  EXPECT_EQ(Elements(parameters, MakeLayout(1), false), 40 * 64 + 8 * 24 * 40 + (20 + 8) * 64 +
+                                                            8 * (16 + 12) * 20 + 64 * 8 * 12 + 64 +
+                                                            40 + 20 + 3 * 64 * 256 + 64);
 }
 
 TEST(ModelFormsTest, LatentAttentionWorksOnWideKeysAndNarrowValues) {
   const ModelSpec model = Latent();
-  const auto forward = ForwardRecords(model, Layout(1), {});
+  const auto forward = ForwardRecords(model, MakeLayout(1), {});
   // Half of 128 x 128 pairs for each of 8 heads: 24 deep for scores, 12 for values.
   EXPECT_EQ(FlopsOfKind(forward, OpKind::kAttentionForward), 2.0 * 8 * (128 * 128 / 2) * (24 + 12));
   EXPECT_EQ(FlopsOfKind(forward, OpKind::kMatMul),
@@ -259,7 +261,7 @@ TEST(ModelFormsTest, LatentAttentionWorksOnWideKeysAndNarrowValues) {
                 (40 * 64 + 8 * 24 * 40 + (20 + 8) * 64 + 8 * (16 + 12) * 20 + 64 * 8 * 12 +
                  3 * 64 * 256));
   // Backward: twice the products; of attention dQ, dK, scores again (24 deep) and dV, dP (12).
-  const auto backward = BackwardRecords(model, Layout(1), {});
+  const auto backward = BackwardRecords(model, MakeLayout(1), {});
   EXPECT_EQ(FlopsOfKind(backward, OpKind::kMatMul), 2 * FlopsOfKind(forward, OpKind::kMatMul));
   EXPECT_EQ(FlopsOfKind(backward, OpKind::kAttentionBackward),
             2.0 * 8 * (128 * 128 / 2) * (3 * 24 + 2 * 12));
@@ -268,14 +270,14 @@ TEST(ModelFormsTest, LatentAttentionWorksOnWideKeysAndNarrowValues) {
 TEST(ModelFormsTest, LatentVectorsTravelInsteadOfTheHiddenState) {
   // Gathered over tp: latent queries (40), latent keys and values with the rotary keys (28), and
   // the hidden state before the MLP alone.
-  const auto forward = ForwardRecords(Latent(), Layout(2), {});
+  const auto forward = ForwardRecords(Latent(), MakeLayout(2), {});
   EXPECT_EQ(ElementsOver(forward, OpKind::kAllGather, Axis::kTensor), 128 * (40 + 28 + 64));
 }
 
 TEST(ModelFormsTest, LatentAttentionKeepsLatentAndWideTensors) {
   const ModelSpec model = Latent();
-  const auto saved =
-      LayerSavedTensors(model, Batch(), Layout(1), {}, MakeLocalShape(model, Batch(), Layout(1)));
+  const auto saved = LayerSavedTensors(model, Batch(), MakeLayout(1), {},
+                                       MakeLocalShape(model, Batch(), MakeLayout(1)));
   EXPECT_EQ(BytesOf(saved, "query_latent"), 128 * 40 * 2);
   EXPECT_EQ(BytesOf(saved, "key_value_latent"), 128 * 28 * 2);
   EXPECT_EQ(BytesOf(saved, "qkv"), 128 * 8 * (24 + 24 + 12) * 2);
@@ -287,7 +289,7 @@ TEST(ModelFormsTest, AWindowCostsItsKeysAlone) {
   model.moe.reset();
   model.sliding_window = SlidingWindowSpec{.size = 32};
   const auto attention = [&](bool is_windowed) {
-    return FlopsOfKind(ForwardRecords(model, Layout(1), {.is_windowed = is_windowed}, 1024),
+    return FlopsOfKind(ForwardRecords(model, MakeLayout(1), {.is_windowed = is_windowed}, 1024),
                        OpKind::kAttentionForward);
   };
   EXPECT_EQ(attention(false), 2.0 * 8 * 2 * 16 * (1024 * 1024 / 2));
@@ -336,16 +338,16 @@ TEST(ModelFormsTest, ModelFlopsOfLatentAttentionAndMultiTokenLayersFollowMegatro
 
 TEST(ModelFormsTest, AMultiTokenLayerIsALayerAProjectionAndAHead) {
   ModelSpec model = Mixture();
-  const LocalShape shape = MakeLocalShape(model, Batch(), Layout(1));
+  const LocalShape shape = MakeLocalShape(model, Batch(), MakeLayout(1));
   const auto head_flops = [&](auto append) {
     std::vector<Op> ops;
-    append(model, Layout(1), shape, ops);
+    append(model, MakeLayout(1), shape, ops);
     return Flops(RecordsOf(ops));
   };
   const double head = head_flops(AppendHeadForward);
   const double head_backward = head_flops(AppendHeadBackward);
-  const double layer = Flops(ForwardRecords(model, Layout(1), kExperts));
-  const double layer_backward = Flops(BackwardRecords(model, Layout(1), kExperts));
+  const double layer = Flops(ForwardRecords(model, MakeLayout(1), kExperts));
+  const double layer_backward = Flops(BackwardRecords(model, MakeLayout(1), kExperts));
   const int64_t parameters = NumParameters(model);
   model.num_multi_token_layers = 1;
   const double projection = 2.0 * 128 * 2 * 64 * 64;
@@ -353,8 +355,8 @@ TEST(ModelFormsTest, AMultiTokenLayerIsALayerAProjectionAndAHead) {
   EXPECT_EQ(head_flops(AppendHeadBackward), 2 * head_backward + layer_backward + 2 * projection);
   // A layer of experts, the projection and three norms; embedding and head are shared.
   const int64_t layer_parameters =
-      Elements(StageParameters(model, Layout(1), {.first_layer = 3, .num_layers = 1}), Layout(1),
-               false) +
+      Elements(StageParameters(model, MakeLayout(1), {.first_layer = 3, .num_layers = 1}),
+               MakeLayout(1), false) +
       8 * 3 * 64 * 96;
   EXPECT_EQ(NumParameters(model) - parameters, layer_parameters + 2 * 64 * 64 + 3 * 64);
 }
@@ -363,7 +365,7 @@ TEST(ModelFormsTest, TheLastStageHoldsTheEmbeddingOfMultiTokenLayers) {
   ModelSpec model = Mixture();
   model.num_multi_token_layers = 1;
   const auto parameters =
-      StageParameters(model, Layout(1), {.first_layer = 2, .num_layers = 2, .has_head = true});
+      StageParameters(model, MakeLayout(1), {.first_layer = 2, .num_layers = 2, .has_head = true});
   const auto copies = std::count_if(parameters.begin(), parameters.end(),
                                     [](const auto& parameter) { return parameter.tied_copy; });
   EXPECT_EQ(copies, 1);

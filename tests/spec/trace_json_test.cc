@@ -15,9 +15,9 @@ namespace tessera::spec {
 namespace {
 
 using nlohmann::json;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // Two passes, an exchange whose send and receive share their time, two messages on their way at
 // once, an update.
@@ -57,14 +57,15 @@ TEST(TraceJsonTest, EveryActionAndPhaseIsACompleteEventInMicroseconds) {
   for (const json& event : EventsOfPhase(events, "X")) {
     seen[event.at("name")] = {event.at("ts"), event.at("dur")};
   }
-  EXPECT_THAT(seen, testing::UnorderedElementsAre(
-                        testing::Pair("0F0", testing::Pair(0.0, 0.5e6)),
-                        testing::Pair("0SF0", testing::Pair(0.5e6, testing::DoubleEq(0.3e6))),
-                        testing::Pair("0RB0", testing::Pair(0.5e6, testing::DoubleEq(0.3e6))),
-                        testing::Pair("0SF1", testing::Pair(0.75e6, testing::DoubleEq(0.15e6))),
-                        testing::Pair("0B0", testing::Pair(1e6, 1e6)),
-                        testing::Pair("reduce gradients", testing::Pair(2e6, 0.25e6)),
-                        testing::Pair("optimizer", testing::Pair(2.25e6, 0.25e6))));
+  EXPECT_THAT(seen,
+              ::testing::UnorderedElementsAre(
+                  ::testing::Pair("0F0", ::testing::Pair(0.0, 0.5e6)),
+                  ::testing::Pair("0SF0", ::testing::Pair(0.5e6, ::testing::DoubleEq(0.3e6))),
+                  ::testing::Pair("0RB0", ::testing::Pair(0.5e6, ::testing::DoubleEq(0.3e6))),
+                  ::testing::Pair("0SF1", ::testing::Pair(0.75e6, ::testing::DoubleEq(0.15e6))),
+                  ::testing::Pair("0B0", ::testing::Pair(1e6, 1e6)),
+                  ::testing::Pair("reduce gradients", ::testing::Pair(2e6, 0.25e6)),
+                  ::testing::Pair("optimizer", ::testing::Pair(2.25e6, 0.25e6))));
 }
 
 TEST(TraceJsonTest, EventsThatOverlapLieOnRowsOfTheirOwn) {
@@ -92,10 +93,10 @@ TEST(TraceJsonTest, MemoryIsACounter) {
   EXPECT_THAT(bytes, ElementsAre(100, 300, 100));
 }
 
-class TraceFileTest : public testing::Test {
+class TraceFileTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& text) {
-    path_ = testing::TempDir() + "trace_json_test.json";
+    path_ = ::testing::TempDir() + "trace_json_test.json";
     std::ofstream(path_) << text;
     return path_;
   }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/spec/checked_layout.h"
+
 namespace tessera::spec {
 namespace {
 
@@ -11,28 +13,8 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::IsEmpty;
 
-struct Layout {
-  ModelSpec model = {.name = "toy",
-                     .num_layers = 8,
-                     .hidden_size = 96,
-                     .num_attention_heads = 12,
-                     .num_key_value_heads = 12,
-                     .head_dim = 8,
-                     .ffn_hidden_size = 384,
-                     .vocab_size = 100,
-                     .max_sequence_length = 64};
-  TrainingSpec training = {.global_batch_size = 16, .sequence_length = 64};
-  ParallelSpec parallel;
-
-  std::vector<Violation> Find() const { return FindViolations(model, training, parallel, 0); }
-};
-
-auto Breaks(const std::string& constraint) {
-  return Contains(Field(&Violation::constraint, constraint));
-}
-
 TEST(TrainingViolationsTest, EveryBatchOfARampMustDivide) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel = {.data_parallel_size = 2, .micro_batch_size = 2};
   layout.training.batch_ramp = BatchRamp{.start_batch_size = 4, .increment = 4, .samples = 100};
   EXPECT_THAT(layout.Find(), IsEmpty());
@@ -47,7 +29,7 @@ TEST(TrainingViolationsTest, EveryBatchOfARampMustDivide) {
 }
 
 TEST(TrainingViolationsTest, ARampMustComeToTheGlobalBatch) {
-  Layout layout;
+  CheckedLayout layout;
   layout.training.batch_ramp = BatchRamp{.start_batch_size = 4, .increment = 5, .samples = 100};
   EXPECT_THAT(layout.Find(), Breaks("ramp % increment"));
   layout.training.batch_ramp = BatchRamp{.start_batch_size = 20, .increment = 4, .samples = 100};
@@ -57,7 +39,7 @@ TEST(TrainingViolationsTest, ARampMustComeToTheGlobalBatch) {
 }
 
 TEST(TrainingViolationsTest, EveryBatchOfARampMustFormTheGroupsOfAnInterleavedSchedule) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel = {.pipeline_parallel_size = 2,
                      .virtual_pipeline_size = 2,
                      .schedule = ScheduleKind::kInterleaved};
@@ -69,7 +51,7 @@ TEST(TrainingViolationsTest, EveryBatchOfARampMustFormTheGroupsOfAnInterleavedSc
 }
 
 TEST(TrainingViolationsTest, AMaskBehindDocumentsNeedsTheTokenThatEndsThem) {
-  Layout layout;
+  CheckedLayout layout;
   layout.training.eod_mask_loss = true;
   EXPECT_THAT(layout.Find(), Breaks("eod token"));
   layout.training.eod_token = 99;
@@ -79,7 +61,7 @@ TEST(TrainingViolationsTest, AMaskBehindDocumentsNeedsTheTokenThatEndsThem) {
 }
 
 TEST(TrainingViolationsTest, AWsdScheduleMustHaveADecayWithinItsSteps) {
-  Layout layout;
+  CheckedLayout layout;
   OptimizerSpec& optimizer = layout.training.optimizer;
   optimizer.lr_decay_style = LrDecayStyle::kWsd;
   EXPECT_THAT(layout.Find(), Breaks("wsd decay steps"));

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "cost_model/spec/parallel_spec.h"
+#include "tests/spec/checked_layout.h"
 
 namespace tessera::spec {
 namespace {
@@ -15,33 +16,10 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-struct Layout {
-  ModelSpec model = {.name = "toy",
-                     .num_layers = 8,
-                     .hidden_size = 96,
-                     .num_attention_heads = 12,
-                     .num_key_value_heads = 12,
-                     .head_dim = 8,
-                     .ffn_hidden_size = 384,
-                     .vocab_size = 100,
-                     .max_sequence_length = 64};
-  TrainingSpec training = {.global_batch_size = 16, .sequence_length = 64};
-  ParallelSpec parallel;
-  int num_devices = 0;
-
-  std::vector<Violation> Find() const {
-    return FindViolations(model, training, parallel, num_devices);
-  }
-};
-
-auto Breaks(const std::string& constraint) {
-  return Contains(Field(&Violation::constraint, constraint));
-}
-
-TEST(FindViolationsTest, OneRankBreaksNothing) { EXPECT_THAT(Layout().Find(), IsEmpty()); }
+TEST(FindViolationsTest, OneRankBreaksNothing) { EXPECT_THAT(CheckedLayout().Find(), IsEmpty()); }
 
 TEST(FindViolationsTest, AFullLayoutThatDividesBreaksNothing) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel = {.tensor_parallel_size = 4,
                      .pipeline_parallel_size = 2,
                      .data_parallel_size = 2,
@@ -54,7 +32,7 @@ TEST(FindViolationsTest, AFullLayoutThatDividesBreaksNothing) {
 }
 
 TEST(FindViolationsTest, HeadsMustDivideByTensorParallelSize) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.tensor_parallel_size = 8;
   const std::vector<Violation> violations = layout.Find();
   ASSERT_THAT(violations, Breaks("heads % tp"));
@@ -64,7 +42,7 @@ TEST(FindViolationsTest, HeadsMustDivideByTensorParallelSize) {
 }
 
 TEST(FindViolationsTest, KeyValueHeadsMayBeFewerThanTensorRanksWhenTheyDivide) {
-  Layout layout;
+  CheckedLayout layout;
   layout.model.num_key_value_heads = 2;
   layout.parallel.tensor_parallel_size = 4;
   EXPECT_THAT(layout.Find(), IsEmpty());
@@ -73,14 +51,14 @@ TEST(FindViolationsTest, KeyValueHeadsMayBeFewerThanTensorRanksWhenTheyDivide) {
 }
 
 TEST(FindViolationsTest, TheMlpWidthMustDivideByTensorParallelSize) {
-  Layout layout;
+  CheckedLayout layout;
   layout.model.ffn_hidden_size = 386;
   layout.parallel.tensor_parallel_size = 4;
   EXPECT_THAT(layout.Find(), Breaks("ffn % tp"));
 }
 
 TEST(FindViolationsTest, ExpertsHaveTheirOwnMlpWidth) {
-  Layout layout;
+  CheckedLayout layout;
   layout.model.ffn_hidden_size = 386;
   layout.model.moe =
       MoeSpec{.num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
@@ -99,7 +77,7 @@ TEST(FindViolationsTest, ExpertsHaveTheirOwnMlpWidth) {
 }
 
 TEST(FindViolationsTest, SequenceParallelismCutsTheSequenceByTensorRanks) {
-  Layout layout;
+  CheckedLayout layout;
   layout.training.sequence_length = 62;
   layout.parallel.tensor_parallel_size = 4;
   EXPECT_THAT(layout.Find(), IsEmpty());
@@ -110,7 +88,7 @@ TEST(FindViolationsTest, SequenceParallelismCutsTheSequenceByTensorRanks) {
 }
 
 TEST(FindViolationsTest, ContextParallelismCutsTheSequenceIntoTwoChunksARank) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.context_parallel_size = 4;
   EXPECT_THAT(layout.Find(), IsEmpty());
   layout.training.sequence_length = 60;
@@ -118,7 +96,7 @@ TEST(FindViolationsTest, ContextParallelismCutsTheSequenceIntoTwoChunksARank) {
 }
 
 TEST(FindViolationsTest, LearnedPositionsBoundTheSequence) {
-  Layout layout;
+  CheckedLayout layout;
   layout.training.sequence_length = 65;
   EXPECT_THAT(layout.Find(), Breaks("sequence <= positions"));
   layout.model.position = PositionKind::kRope;
@@ -126,7 +104,7 @@ TEST(FindViolationsTest, LearnedPositionsBoundTheSequence) {
 }
 
 TEST(FindViolationsTest, TheBatchMustDivideIntoMicrobatchesOfAllReplicas) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.data_parallel_size = 4;
   layout.parallel.micro_batch_size = 3;
   const std::vector<Violation> violations = layout.Find();
@@ -135,13 +113,13 @@ TEST(FindViolationsTest, TheBatchMustDivideIntoMicrobatchesOfAllReplicas) {
 }
 
 TEST(FindViolationsTest, EachVirtualStageNeedsALayer) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.pipeline_parallel_size = 16;
   EXPECT_THAT(layout.Find(), Breaks("layers >= stages"));
 }
 
 TEST(FindViolationsTest, GivenStageSizesMustCoverTheModel) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.pipeline_parallel_size = 3;
   layout.parallel.layers_per_virtual_stage = {3, 3, 2};
   EXPECT_THAT(layout.Find(), IsEmpty());
@@ -154,7 +132,7 @@ TEST(FindViolationsTest, GivenStageSizesMustCoverTheModel) {
 }
 
 TEST(FindViolationsTest, ChunksAndInterleavingGoTogether) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.pipeline_parallel_size = 2;
   layout.parallel.virtual_pipeline_size = 2;
   EXPECT_THAT(layout.Find(), Breaks("vpp needs interleaved"));
@@ -168,7 +146,7 @@ TEST(FindViolationsTest, ChunksAndInterleavingGoTogether) {
 }
 
 TEST(FindViolationsTest, InterleavingNeedsMicrobatchesInMultiplesOfStages) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel = {.pipeline_parallel_size = 4,
                      .virtual_pipeline_size = 2,
                      .micro_batch_size = 8,
@@ -179,7 +157,7 @@ TEST(FindViolationsTest, InterleavingNeedsMicrobatchesInMultiplesOfStages) {
 }
 
 TEST(FindViolationsTest, ExpertParallelismNeedsExpertsThatDivide) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.expert_parallel_size = 4;
   layout.parallel.data_parallel_size = 4;
   EXPECT_THAT(layout.Find(), Breaks("ep needs experts"));
@@ -193,7 +171,7 @@ TEST(FindViolationsTest, ExpertParallelismNeedsExpertsThatDivide) {
 }
 
 TEST(FindViolationsTest, ExpertsSpreadOverTheRanksOfAStage) {
-  Layout layout;
+  CheckedLayout layout;
   layout.model.moe =
       MoeSpec{.num_experts = 16, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
   layout.parallel.tensor_parallel_size = 2;
@@ -207,7 +185,7 @@ TEST(FindViolationsTest, ExpertsSpreadOverTheRanksOfAStage) {
 }
 
 TEST(FindViolationsTest, TensorRanksThatRouteHaveTokensOfTheirOwn) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.tensor_parallel_size = 2;
   EXPECT_THAT(layout.Find(), IsEmpty());
   layout.model.moe =
@@ -218,7 +196,7 @@ TEST(FindViolationsTest, TensorRanksThatRouteHaveTokensOfTheirOwn) {
 }
 
 TEST(FindViolationsTest, SwappingHeadsForTokensNeedsHeadsForEveryRank) {
-  Layout layout;
+  CheckedLayout layout;
   layout.training.sequence_length = 60;
   layout.parallel.context_parallel_size = 4;
   layout.parallel.context_kind = ContextKind::kAllToAll;
@@ -232,7 +210,7 @@ TEST(FindViolationsTest, SwappingHeadsForTokensNeedsHeadsForEveryRank) {
 }
 
 TEST(FindViolationsTest, RingsNeedFlashAttentionOverWholeSequences) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.context_parallel_size = 2;
   layout.parallel.attention = AttentionKind::kUnfused;
   EXPECT_THAT(layout.Find(), Breaks("ring needs flash attention"));
@@ -244,7 +222,7 @@ TEST(FindViolationsTest, RingsNeedFlashAttentionOverWholeSequences) {
 }
 
 TEST(FindViolationsTest, ShardingGroupsDivideTheGradientGroup) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.data_parallel_size = 8;
   layout.parallel.zero_group_size = 4;
   EXPECT_THAT(layout.Find(), IsEmpty());
@@ -255,7 +233,7 @@ TEST(FindViolationsTest, ShardingGroupsDivideTheGradientGroup) {
 }
 
 TEST(FindViolationsTest, ReplicasOfShardsDivideTheRanksThatHoldTheSameExperts) {
-  Layout layout;
+  CheckedLayout layout;
   layout.model.moe =
       MoeSpec{.num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 64};
   layout.parallel.data_parallel_size = 8;
@@ -267,7 +245,7 @@ TEST(FindViolationsTest, ReplicasOfShardsDivideTheRanksThatHoldTheSameExperts) {
 }
 
 TEST(FindViolationsTest, AMiddleStageNeedsALayerInOneOfItsChunks) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.pipeline_parallel_size = 4;
   layout.parallel.layers_per_virtual_stage = {0, 4, 4, 0};  // embedding and head alone
   EXPECT_THAT(layout.Find(), IsEmpty());
@@ -280,7 +258,7 @@ TEST(FindViolationsTest, AMiddleStageNeedsALayerInOneOfItsChunks) {
 }
 
 TEST(FindViolationsTest, GroupsOfMicrobatchesFitThePipeline) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.pipeline_parallel_size = 2;
   layout.parallel.microbatch_group_size = 2;
   EXPECT_THAT(layout.Find(), Breaks("groups need interleaved"));
@@ -294,7 +272,7 @@ TEST(FindViolationsTest, GroupsOfMicrobatchesFitThePipeline) {
 }
 
 TEST(FindViolationsTest, RecomputedLayersFitTheirStages) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.pipeline_parallel_size = 2;
   layout.parallel.recompute = Recompute::kFull;
   layout.parallel.recomputed_layers_per_virtual_stage = {4, 0};
@@ -311,7 +289,7 @@ TEST(FindViolationsTest, RecomputedLayersFitTheirStages) {
 }
 
 TEST(FindViolationsTest, GradientsAreReducedAsFloatingPoint) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.gradient_reduce_type = base::DType::kBFloat16;
   EXPECT_THAT(layout.Find(), IsEmpty());
   layout.parallel.gradient_reduce_type = base::DType::kInt64;
@@ -319,7 +297,7 @@ TEST(FindViolationsTest, GradientsAreReducedAsFloatingPoint) {
 }
 
 TEST(FindViolationsTest, TheWorldMustBeTheDevicesGiven) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.tensor_parallel_size = 4;
   layout.num_devices = 8;
   EXPECT_THAT(layout.Find(), Breaks("world size"));
@@ -328,7 +306,7 @@ TEST(FindViolationsTest, TheWorldMustBeTheDevicesGiven) {
 }
 
 TEST(FindViolationsTest, DevicesThatDoNotFactorSaySo) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.tensor_parallel_size = 4;
   layout.num_devices = 6;
   const std::vector<Violation> violations = layout.Find();
@@ -337,16 +315,16 @@ TEST(FindViolationsTest, DevicesThatDoNotFactorSaySo) {
 }
 
 TEST(FindViolationsTest, NonsenseSizesAreToldAloneAndDivideNothing) {
-  const std::vector<std::function<void(Layout&)>> slips = {
-      [](Layout& layout) { layout.model.num_attention_heads = 0; },
-      [](Layout& layout) { layout.model.num_key_value_heads = 0; },
-      [](Layout& layout) { layout.parallel.tensor_parallel_size = 0; },
-      [](Layout& layout) { layout.parallel.context_parallel_size = -1; },
-      [](Layout& layout) { layout.parallel.micro_batch_size = 0; },
-      [](Layout& layout) { layout.parallel.micro_batch_size = int64_t{1} << 62; },
-      [](Layout& layout) { layout.training.sequence_length = 0; }};
+  const std::vector<std::function<void(CheckedLayout&)>> slips = {
+      [](CheckedLayout& layout) { layout.model.num_attention_heads = 0; },
+      [](CheckedLayout& layout) { layout.model.num_key_value_heads = 0; },
+      [](CheckedLayout& layout) { layout.parallel.tensor_parallel_size = 0; },
+      [](CheckedLayout& layout) { layout.parallel.context_parallel_size = -1; },
+      [](CheckedLayout& layout) { layout.parallel.micro_batch_size = 0; },
+      [](CheckedLayout& layout) { layout.parallel.micro_batch_size = int64_t{1} << 62; },
+      [](CheckedLayout& layout) { layout.training.sequence_length = 0; }};
   for (std::size_t i = 0; i < slips.size(); ++i) {
-    Layout layout;
+    CheckedLayout layout;
     slips[i](layout);
     EXPECT_THAT(layout.Find(), ElementsAre(Field(&Violation::constraint, "sizes in range")))
         << "slip " << i;
@@ -354,7 +332,7 @@ TEST(FindViolationsTest, NonsenseSizesAreToldAloneAndDivideNothing) {
 }
 
 TEST(FindViolationsTest, SizesThatOverflowTogetherAreTold) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.tensor_parallel_size = 1 << 30;
   layout.parallel.pipeline_parallel_size = 1 << 30;
   layout.parallel.context_parallel_size = 1 << 30;
@@ -363,7 +341,7 @@ TEST(FindViolationsTest, SizesThatOverflowTogetherAreTold) {
 }
 
 TEST(FindViolationsTest, ZeroStagesAreFour) {
-  Layout layout;
+  CheckedLayout layout;
   layout.parallel.zero_stage = 3;
   EXPECT_THAT(layout.Find(), IsEmpty());
   layout.parallel.zero_stage = 4;

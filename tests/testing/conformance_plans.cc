@@ -49,15 +49,16 @@ spec::ModelSpec SmallQwen() {
   return model;
 }
 
-struct Mesh {
+struct ConformanceMesh {
   int tp, pp, dp, vpp;
 };
-constexpr Mesh kMeshes[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {4, 1, 1, 1}, {1, 2, 1, 1}, {1, 4, 1, 1},
-                            {1, 1, 4, 1}, {2, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 2, 1}, {2, 2, 2, 1},
-                            {1, 2, 1, 2}, {2, 2, 1, 2}, {4, 2, 1, 1}, {1, 4, 1, 2}};
+constexpr ConformanceMesh kConformanceMeshes[] = {
+    {1, 1, 1, 1}, {2, 1, 1, 1}, {4, 1, 1, 1}, {1, 2, 1, 1}, {1, 4, 1, 1},
+    {1, 1, 4, 1}, {2, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 2, 1}, {2, 2, 2, 1},
+    {1, 2, 1, 2}, {2, 2, 1, 2}, {4, 2, 1, 1}, {1, 4, 1, 2}};
 
 // How passes and transfers follow each other: choices that take turns.
-void ChooseSchedule(const Mesh& mesh, int count, spec::ParallelSpec& parallel) {
+void ChooseSchedule(const ConformanceMesh& mesh, int count, spec::ParallelSpec& parallel) {
   if (mesh.vpp > 1) parallel.schedule = spec::ScheduleKind::kInterleaved;
   if (mesh.vpp == 1 && count % 4 == 0) parallel.schedule = spec::ScheduleKind::kGPipe;
   if (mesh.pp > 1 && mesh.vpp == 1 && count % 4 == 2) {
@@ -69,7 +70,7 @@ void ChooseSchedule(const Mesh& mesh, int count, spec::ParallelSpec& parallel) {
 }
 
 // Layers of the stages, how many of them are recomputed, and groups of micro-batches.
-void ChooseStages(const Mesh& mesh, int count, spec::Plan& plan) {
+void ChooseStages(const ConformanceMesh& mesh, int count, spec::Plan& plan) {
   spec::ParallelSpec& parallel = plan.parallel;
   const bool is_full = parallel.recompute == spec::Recompute::kFull;
   // As many layers as the virtual stages need; a single round of micro-batches now and then.
@@ -98,7 +99,7 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
   std::vector<NamedPlan> plans;
   int count = 0;
   for (const spec::ModelSpec& model : {SmallGpt(), SmallLlama(), SmallQwen()}) {
-    for (const Mesh& mesh : kMeshes) {
+    for (const ConformanceMesh& mesh : kConformanceMeshes) {
       for (const auto recompute :
            {spec::Recompute::kNone, spec::Recompute::kSelective, spec::Recompute::kFull}) {
         // The further choices take turns, so that each meets the others.

@@ -38,18 +38,18 @@ spec::ModelSpec RotaryPositions() {
           .max_sequence_length = 16};
 }
 
-struct Mesh {
+struct ContextMesh {
   int cp, tp, pp, dp;
 };
-constexpr Mesh kMeshes[] = {{2, 1, 1, 1}, {4, 1, 1, 1}, {2, 2, 1, 1},
-                            {2, 1, 2, 1}, {2, 1, 1, 2}, {2, 2, 2, 1}};
+constexpr ContextMesh kContextMeshes[] = {{2, 1, 1, 1}, {4, 1, 1, 1}, {2, 2, 1, 1},
+                                          {2, 1, 2, 1}, {2, 1, 1, 2}, {2, 2, 2, 1}};
 
 }  // namespace
 
 std::vector<NamedPlan> ContextPlans(spec::Precision precision) {
   std::vector<NamedPlan> plans;
   int count = 0;
-  for (const Mesh& mesh : kMeshes) {
+  for (const ContextMesh& mesh : kContextMeshes) {
     for (const auto kind :
          {spec::ContextKind::kRing, spec::ContextKind::kAllGather, spec::ContextKind::kAllToAll}) {
       for (const auto recompute :

@@ -49,11 +49,11 @@ spec::ModelSpec SmallQwenMoe() {
   return model;
 }
 
-struct Mesh {
+struct ExpertMesh {
   int tp, pp, dp, vpp, ep, etp;
   int cp = 1;
 };
-constexpr Mesh kMeshes[] = {
+constexpr ExpertMesh kExpertMeshes[] = {
     {1, 1, 1, 1, 1, 0}, {1, 1, 2, 1, 1, 0}, {1, 1, 2, 1, 2, 0},    {1, 1, 4, 1, 4, 0},
     {1, 1, 4, 1, 2, 0}, {2, 1, 1, 1, 1, 0}, {2, 1, 1, 1, 2, 1},    {2, 1, 1, 1, 1, 1},
     {2, 1, 2, 1, 2, 0}, {1, 1, 2, 1, 1, 2}, {1, 2, 2, 1, 2, 0},    {2, 2, 2, 1, 4, 1},
@@ -65,7 +65,7 @@ std::vector<NamedPlan> ExpertPlans(spec::Precision precision) {
   std::vector<NamedPlan> plans;
   int count = 0;
   for (spec::ModelSpec model : {SmallMixtral(), SmallSwitch(), SmallQwenMoe()}) {
-    for (const Mesh& mesh : kMeshes) {
+    for (const ExpertMesh& mesh : kExpertMeshes) {
       // The further choices take turns.
       ++count;
       constexpr spec::Recompute kRecompute[] = {spec::Recompute::kNone, spec::Recompute::kSelective,

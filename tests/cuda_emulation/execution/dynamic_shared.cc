@@ -9,8 +9,8 @@
 
 namespace {
 
-constexpr size_t kGuardBytes = 512;
-constexpr size_t kCapacityBytes = tessera::cuda_emulation::kMaxSharedBytes + kGuardBytes;
+constexpr size_t kSharedGuardBytes = 512;
+constexpr size_t kCapacityBytes = tessera::cuda_emulation::kMaxSharedBytes + kSharedGuardBytes;
 
 }  // namespace
 
@@ -21,8 +21,8 @@ alignas(1024) thread_local uint4 dynamic_shared[kCapacityBytes / sizeof(uint4)];
 namespace tessera::cuda_emulation {
 namespace {
 
-constexpr unsigned char kPoison = 0xff;
-constexpr unsigned char kGuard = 0xa5;
+constexpr unsigned char kSharedPoison = 0xff;
+constexpr unsigned char kSharedGuard = 0xa5;
 
 unsigned char* DynamicShared() { return reinterpret_cast<unsigned char*>(dynamic_shared); }
 
@@ -30,16 +30,19 @@ unsigned char* DynamicShared() { return reinterpret_cast<unsigned char*>(dynamic
 
 void ReserveDynamicShared(size_t num_bytes) {
   UnpoisonForSanitizer(DynamicShared(), kCapacityBytes);
-  std::memset(DynamicShared() + num_bytes, kGuard, kGuardBytes);
+  std::memset(DynamicShared() + num_bytes, kSharedGuard, kSharedGuardBytes);
   PoisonForSanitizer(DynamicShared() + num_bytes, kCapacityBytes - num_bytes);
 }
 
-void PoisonDynamicShared(size_t num_bytes) { std::memset(DynamicShared(), kPoison, num_bytes); }
+void PoisonDynamicShared(size_t num_bytes) {
+  std::memset(DynamicShared(), kSharedPoison, num_bytes);
+}
 
 bool IsDynamicSharedIntact(size_t num_bytes) {
   if (kAddressSanitizer) return true;  // it stops the program at the access itself
   const unsigned char* guard = DynamicShared() + num_bytes;
-  return std::all_of(guard, guard + kGuardBytes, [](unsigned char byte) { return byte == kGuard; });
+  return std::all_of(guard, guard + kSharedGuardBytes,
+                     [](unsigned char byte) { return byte == kSharedGuard; });
 }
 
 }  // namespace tessera::cuda_emulation

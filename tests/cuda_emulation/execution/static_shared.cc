@@ -10,7 +10,7 @@
 namespace tessera::cuda_emulation {
 namespace {
 
-constexpr char kPoison = '\xff';
+constexpr char kStaticPoison = '\xff';
 // After so many blocks, and launches, a kernel has shown what it uses. What it uses later only is
 // found by a glance at the ends of the arrays.
 constexpr int kObservedBlocks = 2;
@@ -39,12 +39,12 @@ KnownUses& Known() {
 }
 
 void Poison(char* block, const ThreadLocalVariable& array) {
-  std::memset(block + array.offset, kPoison, array.num_bytes);
+  std::memset(block + array.offset, kStaticPoison, array.num_bytes);
 }
 
 bool IsPoison(const char* begin, size_t num_bytes) {
   return num_bytes == 0 ||
-         (begin[0] == kPoison && std::memcmp(begin, begin + 1, num_bytes - 1) == 0);
+         (begin[0] == kStaticPoison && std::memcmp(begin, begin + 1, num_bytes - 1) == 0);
 }
 
 bool IsPoison(const char* block, const ThreadLocalVariable& array, bool glance) {

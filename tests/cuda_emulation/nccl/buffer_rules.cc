@@ -6,10 +6,6 @@
 namespace tessera::cuda_emulation::nccl {
 namespace {
 
-const char* At(const void* pointer, int64_t offset_bytes) {
-  return static_cast<const char*>(pointer) + offset_bytes;
-}
-
 bool Overlap(const BufferRange& x, const BufferRange& y) {
   return At(x.begin, 0) < At(y.begin, y.num_bytes) && At(y.begin, 0) < At(x.begin, x.num_bytes);
 }

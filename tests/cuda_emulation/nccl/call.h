@@ -37,6 +37,14 @@ std::string Describe(const NcclCall& call);
 // send and its receive agree on count and type, collectives on everything but the buffers.
 std::optional<std::string> Difference(const NcclCall& mine, const NcclCall& other);
 
+// A place in a buffer.
+inline char* At(void* pointer, int64_t offset_bytes) {
+  return static_cast<char*>(pointer) + offset_bytes;
+}
+inline const char* At(const void* pointer, int64_t offset_bytes) {
+  return static_cast<const char*>(pointer) + offset_bytes;
+}
+
 // Memory that a call reads or writes.
 struct BufferRange {
   const char* name;

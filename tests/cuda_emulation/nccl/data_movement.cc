@@ -8,12 +8,6 @@
 namespace tessera::cuda_emulation::nccl {
 namespace {
 
-char* At(void* pointer, int64_t offset_bytes) { return static_cast<char*>(pointer) + offset_bytes; }
-
-const char* At(const void* pointer, int64_t offset_bytes) {
-  return static_cast<const char*>(pointer) + offset_bytes;
-}
-
 void Copy(void* to, const void* from, int64_t num_bytes) {
   if (to != from && num_bytes > 0) std::memcpy(to, from, static_cast<size_t>(num_bytes));
 }

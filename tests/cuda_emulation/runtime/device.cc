@@ -20,8 +20,6 @@ namespace {
 // What CUDA states for a device of compute capability 9.0.
 constexpr int kMajor = 9;
 constexpr int kMinor = 0;
-constexpr int kSharedPerMultiprocessor = 228 * 1024;
-constexpr int kThreadsPerMultiprocessor = 2048;
 constexpr int kRegisters = 65536;
 constexpr int kL2CacheBytes = 50 * 1024 * 1024;
 

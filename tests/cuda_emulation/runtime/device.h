@@ -7,6 +7,10 @@
 
 namespace tessera::cuda_emulation {
 
+// Of an H100.
+inline constexpr int kSharedPerMultiprocessor = 228 * 1024;  // bytes
+inline constexpr int kThreadsPerMultiprocessor = 2048;
+
 // The number of devices; the default is 8.
 void SetDeviceCount(int count);
 int GetDeviceCount();

@@ -8,7 +8,7 @@
 namespace tessera::cuda_emulation {
 namespace {
 
-thread_local constinit cudaError_t last_error = cudaSuccess;
+thread_local constinit cudaError_t last_runtime_error = cudaSuccess;
 
 struct ErrorText {
   cudaError_t error;
@@ -67,7 +67,7 @@ const ErrorText* TextOf(cudaError_t error) {
 
 cudaError_t Refuse(cudaError_t error, const std::string& detail) {
   std::fprintf(stderr, "cuda emulation: %s: %s\n", cudaGetErrorName(error), detail.c_str());
-  last_error = error;
+  last_runtime_error = error;
   return error;
 }
 
@@ -85,6 +85,6 @@ const char* cudaGetErrorString(cudaError_t error) {
   return text != nullptr ? text->description : "unrecognized error code";
 }
 
-cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaGetLastError() { return std::exchange(last_runtime_error, cudaSuccess); }
 
-cudaError_t cudaPeekAtLastError() { return last_error; }
+cudaError_t cudaPeekAtLastError() { return last_runtime_error; }

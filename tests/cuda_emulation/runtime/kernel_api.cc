@@ -7,6 +7,7 @@
 
 #include "tests/cuda_emulation/execution/kernel_launch.h"
 #include "tests/cuda_emulation/execution/symbols.h"
+#include "tests/cuda_emulation/runtime/device.h"
 #include "tests/cuda_emulation/runtime/device_memory.h"
 #include "tests/cuda_emulation/runtime/errors.h"
 #include "tests/cuda_emulation/runtime/fault.h"
@@ -20,9 +21,7 @@ namespace {
 // What cudaFuncGetAttributes claims of every kernel.
 constexpr int kNumRegisters = 32;
 constexpr int kBinaryVersion = 90;
-constexpr int kThreadsPerMultiprocessor = 2048;
 constexpr int kBlocksPerMultiprocessor = 32;
-constexpr size_t kSharedPerMultiprocessor = 228 * 1024;
 constexpr size_t kReservedSharedPerBlock = 1024;
 
 // How much dynamic shared memory a kernel may ask for, where it was raised.
