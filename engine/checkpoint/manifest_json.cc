@@ -161,9 +161,9 @@ Piece ReadPiece(ObjectReader& object) {
 
 RecentSteps ReadRecent(ObjectReader& object) {
   RecentSteps recent{.losses = {}, .num_skipped_in_a_row = object.GetCount("skipped_in_a_row")};
-  const Json& losses = object.Get("recent_losses");
+  const JsonValue& losses = object.Get("recent_losses");
   if (!losses.is_array()) object.Fail("recent_losses", losses.type_name(), "an array");
-  for (const Json& loss : losses) {
+  for (const JsonValue& loss : losses) {
     if (!loss.is_number()) {
       object.Fail("recent_losses", PrintableName(loss.dump()), "numbers");
     }

@@ -11,7 +11,6 @@ namespace tessera::engine {
 namespace {
 
 using base::DType;
-using testing::Bytes;
 using testing::TestElements;
 
 class CommunicatorAllToAllTest : public testing::OnEachBackend {};
@@ -41,7 +40,7 @@ int64_t Sum(const std::vector<int64_t>& counts) {
 }
 
 // The bytes that rank `source` holds for rank `target`.
-Bytes BlockOf(const Bytes& sent, int source, int target, int64_t unit_bytes) {
+testing::Bytes BlockOf(const testing::Bytes& sent, int source, int target, int64_t unit_bytes) {
   int64_t begin = 0;
   for (int before = 0; before < target; ++before) begin += BlockLength(source, before, unit_bytes);
   const auto from = sent.begin() + begin;
@@ -50,20 +49,20 @@ Bytes BlockOf(const Bytes& sent, int source, int target, int64_t unit_bytes) {
 
 void ExpectBlocksArrive(testing::CommBackend backend, int num_ranks, int64_t unit, DType dtype) {
   SCOPED_TRACE(base::Concat(num_ranks, " ranks, ", unit, ' ', base::ToString(dtype)));
-  std::vector<Bytes> sent, received(num_ranks);
+  std::vector<testing::Bytes> sent, received(num_ranks);
   for (int rank = 0; rank < num_ranks; ++rank) {
     sent.push_back(TestElements(rank, Sum(CountsOf(rank, num_ranks, unit).to), dtype));
   }
   testing::RunRanks(backend, num_ranks, {}, [&](Communicator& world) {
     const Counts counts = CountsOf(world.rank(), num_ranks, unit);
-    Bytes& output = received[world.rank()];
+    testing::Bytes& output = received[world.rank()];
     output = testing::ZeroElements(Sum(counts.from), dtype);
     world.AllToAllV(sent[world.rank()].data(), counts.to, output.data(), counts.from, dtype, 1);
   });
   for (int target = 0; target < num_ranks; ++target) {
-    Bytes expected;
+    testing::Bytes expected;
     for (int source = 0; source < num_ranks; ++source) {
-      const Bytes block = BlockOf(sent[source], source, target, unit * SizeBytes(dtype));
+      const testing::Bytes block = BlockOf(sent[source], source, target, unit * SizeBytes(dtype));
       expected.insert(expected.end(), block.begin(), block.end());
     }
     EXPECT_TRUE(received[target] == expected) << "rank " << target;

@@ -16,7 +16,6 @@ namespace {
 
 using base::DType;
 using base::ReduceOp;
-using testing::Bytes;
 using testing::TestElements;
 using testing::ZeroElements;
 
@@ -33,14 +32,14 @@ constexpr DType kReducible[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat
                                 DType::kInt32,   DType::kInt64,    DType::kUInt8};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kAvg};
 
-std::vector<Bytes> InputsOf(int num_ranks, int64_t count, DType dtype) {
-  std::vector<Bytes> inputs;
+std::vector<testing::Bytes> InputsOf(int num_ranks, int64_t count, DType dtype) {
+  std::vector<testing::Bytes> inputs;
   for (int rank = 0; rank < num_ranks; ++rank) inputs.push_back(TestElements(rank, count, dtype));
   return inputs;
 }
 
-Bytes Slice(const Bytes& bytes, int64_t begin, int64_t size) {
-  return Bytes(bytes.begin() + begin, bytes.begin() + begin + size);
+testing::Bytes Slice(const testing::Bytes& bytes, int64_t begin, int64_t size) {
+  return testing::Bytes(bytes.begin() + begin, bytes.begin() + begin + size);
 }
 
 std::string Describe(int num_ranks, int64_t count, DType dtype, ReduceOp op = ReduceOp::kSum) {
@@ -66,8 +65,8 @@ struct AllReduceCase {
   void Verify() const {
     const int num_ranks = static_cast<int>(inputs.size());
     SCOPED_TRACE(Describe(num_ranks, count, dtype, op));
-    const std::vector<Bytes> untouched = InputsOf(num_ranks, count, dtype);
-    const Bytes expected = testing::ReduceSerially(untouched, dtype, op);
+    const std::vector<testing::Bytes> untouched = InputsOf(num_ranks, count, dtype);
+    const testing::Bytes expected = testing::ReduceSerially(untouched, dtype, op);
     for (int rank = 0; rank < num_ranks; ++rank) {
       EXPECT_TRUE(outputs[rank] == expected) << "rank " << rank;
       EXPECT_TRUE(in_place[rank] == expected) << "rank " << rank << " in place";
@@ -78,7 +77,7 @@ struct AllReduceCase {
   int64_t count;
   DType dtype;
   ReduceOp op;
-  std::vector<Bytes> inputs, outputs, in_place;  // by rank
+  std::vector<testing::Bytes> inputs, outputs, in_place;  // by rank
 };
 
 TEST_P(CommunicatorCollectivesTest, AllReduceEqualsTheSerialSumInRankOrder) {
@@ -125,7 +124,7 @@ struct ReduceScatterCase {
   }
   void Verify() const {
     SCOPED_TRACE(Describe(static_cast<int>(inputs.size()), count, dtype, op));
-    const Bytes expected = testing::ReduceSerially(inputs, dtype, op);
+    const testing::Bytes expected = testing::ReduceSerially(inputs, dtype, op);
     const int64_t block_bytes = count * SizeBytes(dtype);
     for (size_t rank = 0; rank < inputs.size(); ++rank) {
       const auto begin = static_cast<int64_t>(rank) * block_bytes;
@@ -139,7 +138,7 @@ struct ReduceScatterCase {
   int64_t count;
   DType dtype;
   ReduceOp op;
-  std::vector<Bytes> inputs, reduced, parts, gathered, in_place;  // by rank
+  std::vector<testing::Bytes> inputs, reduced, parts, gathered, in_place;  // by rank
 };
 
 TEST_P(CommunicatorCollectivesTest, ReduceScatterThenAllGatherEqualsAllReduceBitwise) {
@@ -177,7 +176,7 @@ TEST_P(CommunicatorCollectivesTest, BroadcastGivesEveryRankTheDataOfTheRoot) {
   struct Case {
     int64_t count;
     DType dtype;
-    std::vector<Bytes> data;  // by rank
+    std::vector<testing::Bytes> data;  // by rank
   };
   for (const int num_ranks : GroupSizes()) {
     const int root = num_ranks / 2;
@@ -194,7 +193,7 @@ TEST_P(CommunicatorCollectivesTest, BroadcastGivesEveryRankTheDataOfTheRoot) {
     });
     for (const Case& one : cases) {
       SCOPED_TRACE(Describe(num_ranks, one.count, one.dtype));
-      for (const Bytes& received : one.data) {
+      for (const testing::Bytes& received : one.data) {
         EXPECT_TRUE(received == TestElements(root, one.count, one.dtype));
       }
     }
@@ -207,7 +206,8 @@ TEST_P(CommunicatorCollectivesTest, AllToAllTransposesTheBlocks) {
       SCOPED_TRACE(Describe(num_ranks, count, DType::kInt32));
       const int64_t block_bytes = count * SizeBytes(DType::kInt32);
       const auto inputs = InputsOf(num_ranks, num_ranks * count, DType::kInt32);
-      std::vector<Bytes> outputs(num_ranks, ZeroElements(num_ranks * count, DType::kInt32));
+      std::vector<testing::Bytes> outputs(num_ranks,
+                                          ZeroElements(num_ranks * count, DType::kInt32));
       RunRanks(num_ranks, [&](Communicator& world) {
         world.AllToAll(inputs[world.rank()].data(), outputs[world.rank()].data(), count,
                        DType::kInt32);

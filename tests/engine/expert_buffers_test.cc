@@ -53,7 +53,8 @@ struct ExpertRank {
                 .context_comm = context_comm,
                 .expert_comm = expert_comm,
                 .part = part,
-                .dropout = dropout},
+                .dropout = dropout,
+                .documents = documents},
         store(spec::StagesOf(spec::PartitionStages(model, layout), groups.coord.pipeline), model,
               layout, context.types, groups, pool) {}
 
@@ -80,6 +81,7 @@ struct ExpertRank {
   LossTarget loss;
   BackwardPart part;
   DropoutState dropout;
+  DocumentState documents;
   LayerContext context;
   ParameterStore store;
 };

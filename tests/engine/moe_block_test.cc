@@ -63,7 +63,8 @@ class Block {
                  .context_comm = context_comm_,
                  .expert_comm = expert_comm_,
                  .part = part_,
-                 .dropout = dropout_},
+                 .dropout = dropout_,
+                 .documents = documents_},
         store_({{.num_layers = 1}}, model_, parallel_, context_.types, groups_, pool_),
         block_(context_, store_, 0) {
     loss_ = {.balance_sum = &sums_[0], .router_z_sum = &sums_[1]};
@@ -115,6 +116,7 @@ class Block {
   SpanLog expert_comm_;
   BackwardPart part_;
   DropoutState dropout_;
+  DocumentState documents_;
   double sums_[2] = {};
   LossTarget loss_;
   LayerContext context_;

@@ -175,7 +175,7 @@ TEST(ReplicaCheckTest, ABucketThatOneRankDidNotReduceIsFound) {
 class LeftOutShardTest : public ::testing::TestWithParam<spec::ParallelSpec> {};
 
 TEST_P(LeftOutShardTest, IsFoundAndRankAndTensorNamed) {
-  const spec::Plan plan = SmallPlan(GetParam());
+  const spec::Plan plan = ReplicaPlan(GetParam());
   const int faulty = plan.num_devices - 1;
   const auto lossy = [&](Communicator& world) {
     const bool is_faulty = world.rank() == faulty;
@@ -200,7 +200,7 @@ TEST_P(LeftOutShardTest, IsFoundAndRankAndTensorNamed) {
 
 TEST_P(LeftOutShardTest, NothingIsFoundWhereNothingIsWrong) {
   const auto messages =
-      MessagesOf(SmallPlan(GetParam()), PlainDevice, [&](RankTrainer& trainer, int) {
+      MessagesOf(ReplicaPlan(GetParam()), PlainDevice, [&](RankTrainer& trainer, int) {
         for (int step = 0; step < 2; ++step) {
           trainer.WatchReduction();
           trainer.Step(false);

@@ -55,7 +55,7 @@ WrittenSource SamplesWithEnds(const std::vector<Tokens>& ends_by_sample) {
 }
 
 // GPT (learned positions) and Llama (rotary ones; heads that share keys).
-std::vector<spec::ModelSpec> Models() {
+std::vector<spec::ModelSpec> DocumentModels() {
   std::vector<spec::ModelSpec> models;
   for (const NamedPlan& named : ConformancePlans()) {
     const bool is_known = std::ranges::any_of(
@@ -249,7 +249,7 @@ TEST(DocumentExpertsTest, LossesOfRoutersDoNotDependOnTheMask) {
   EXPECT_GT(largest, 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DocumentTrainingTest, ::testing::ValuesIn(Models()),
+INSTANTIATE_TEST_SUITE_P(Models, DocumentTrainingTest, ::testing::ValuesIn(DocumentModels()),
                          [](const auto& model) { return model.param.name; });
 
 }  // namespace
