@@ -54,19 +54,6 @@ WrittenSource SamplesWithEnds(const std::vector<Tokens>& ends_by_sample) {
   return WrittenSource(samples);
 }
 
-// GPT (learned positions) and Llama (rotary ones; heads that share keys).
-std::vector<spec::ModelSpec> DocumentModels() {
-  std::vector<spec::ModelSpec> models;
-  for (const NamedPlan& named : ConformancePlans()) {
-    const bool is_known = std::ranges::any_of(
-        models, [&](const spec::ModelSpec& model) { return model.name == named.plan.model.name; });
-    if (is_known || models.size() == 2) continue;
-    models.push_back(named.plan.model);
-    models.back().init_standard_deviation = 0.2;  // far from a linear model
-  }
-  return models;
-}
-
 TrainedModel Train(const spec::Plan& plan, const engine::SampleSource& source) {
   EXPECT_TRUE(FindViolations(plan.model, plan.training, plan.parallel, plan.num_devices).empty());
   engine::ModelRecorder recorder;
@@ -249,7 +236,7 @@ TEST(DocumentExpertsTest, LossesOfRoutersDoNotDependOnTheMask) {
   EXPECT_GT(largest, 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DocumentTrainingTest, ::testing::ValuesIn(DocumentModels()),
+INSTANTIATE_TEST_SUITE_P(Models, DocumentTrainingTest, ::testing::ValuesIn(GptAndLlama()),
                          [](const auto& model) { return model.param.name; });
 
 }  // namespace

@@ -2,7 +2,6 @@
 // holds it, nor on when it is computed.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "engine/train/rank_trainer.h"
@@ -20,20 +19,6 @@ using spec::Recompute;
 using spec::ScheduleKind;
 
 constexpr spec::DropoutSpec kDropout{.hidden = 0.1, .attention = 0.2, .embedding = 0.1};
-
-// GPT (learned positions, biases, tied embeddings) and Llama (heads that share keys).
-std::vector<spec::ModelSpec> Models() {
-  std::vector<spec::ModelSpec> models;
-  for (const NamedPlan& named : ConformancePlans()) {
-    const bool is_known = std::any_of(
-        models.begin(), models.end(),
-        [&](const spec::ModelSpec& model) { return model.name == named.plan.model.name; });
-    if (is_known || models.size() == 2) continue;
-    models.push_back(named.plan.model);
-    models.back().init_standard_deviation = 0.2;  // far from a linear model
-  }
-  return models;
-}
 
 class DropoutTrainingTest : public ::testing::TestWithParam<spec::ModelSpec> {
  protected:
@@ -152,7 +137,7 @@ TEST_P(DropoutTrainingTest, MasksChangeFromStepToStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, DropoutTrainingTest, ::testing::ValuesIn(Models()),
+INSTANTIATE_TEST_SUITE_P(Cases, DropoutTrainingTest, ::testing::ValuesIn(GptAndLlama()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

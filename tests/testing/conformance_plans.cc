@@ -135,6 +135,12 @@ std::vector<NamedPlan> ConformancePlans(spec::Precision precision) {
   return plans;
 }
 
+std::vector<spec::ModelSpec> GptAndLlama() {
+  std::vector<spec::ModelSpec> models = {SmallGpt(), SmallLlama()};
+  for (spec::ModelSpec& model : models) model.init_standard_deviation = 0.2;
+  return models;
+}
+
 std::vector<NamedPlan> CoverPlans() {
   std::vector<NamedPlan> plans;
   for (const CoverTraining& training : CoverOfLayouts().trainings) {

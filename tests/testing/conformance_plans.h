@@ -20,6 +20,10 @@ struct NamedPlan {
 // is a pool of cores; one of devices of their own asks for other memory.
 std::vector<NamedPlan> ConformancePlans(spec::Precision precision = spec::Precision::kFp32);
 
+// Of these the GPT (learned positions) and the Llama (rotary ones), with weights that are far from
+// a linear model.
+std::vector<spec::ModelSpec> GptAndLlama();
+
 // The trainings of the cover of layouts (layout_cover.h), likewise on a pool of cores.
 std::vector<NamedPlan> CoverPlans();
 
