@@ -81,13 +81,16 @@ class WarpGradients {
     // Unrolled, all fragments of the own rows would stay in registers, which do not suffice.
 #pragma unroll 1
     for (int n = 0; n < Tiles::kOtherTiles; ++n) {
+      // Before the products, which take the registers.
+      uint32_t shown[Tiles::kRowTiles];
+#pragma unroll
+      for (int r = 0; r < Tiles::kRowTiles; ++r) shown[r] = ShownBits(r, n, other_first);
       Accumulator scores[Tiles::kRowTiles];
       Accumulator grads[Tiles::kRowTiles];
       MultiplyRows(n, scores, grads);
 #pragma unroll
       for (int r = 0; r < Tiles::kRowTiles; ++r) {
-        const TileBits bits{.kept = KeptBits(r, n, head, other_first),
-                            .shown = ShownBits(r, n, other_first)};
+        const TileBits bits{.kept = KeptBits(r, n, head, other_first), .shown = shown[r]};
         MakeTileWeights(r, n, is_cut, bits, other_first, scores[r], grads[r]);
       }
     }

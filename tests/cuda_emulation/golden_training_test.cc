@@ -155,7 +155,7 @@ TEST_P(EmulatedExpertTrainingTest, TrainsAsTheReference) {
 }
 
 TEST_P(EmulatedExpertTrainingTest, RanksThatShareADeviceTrainAsTheReference) {
-  cuda_emulation::SetDeviceCount(1);
+  const cuda_emulation::Scope one_device = cuda_emulation::WithDeviceCount(1);
   EXPECT_TRUE(
       TrainAndCompare(GetParam(), CudaOptions(GetParam(), ExpertLayouts().back(),
                                               spec::Precision::kFp32, engine::CommKind::kThread)));
