@@ -97,7 +97,6 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
   // Blocks with many keys first.
   const int64_t first = (int64_t{gridDim.x} - 1 - blockIdx.x) * Tiles::kRows;
   const int64_t num_keys = sizes.EndOfKeys(first + Tiles::kRows);
-  const int64_t first_key = sizes.FirstTileOfKeys(blockIdx.z, first, Tiles::kOtherRows);
 
   WarpGradients<Tiles> gradients(shared, sizes, params.dropout, first);
   LoadOwnRows<Tiles>(QueryHead(params.q, params.q_stride, blockIdx.z, head, sizes),
@@ -107,8 +106,8 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
   statistics.Fetch(params, head, first);
   statistics.Put(params, head, first, reinterpret_cast<float*>(shared + Tiles::kStatistics));
   RowsInFlight<Tiles> rows;
-  rows.Fetch(k, v, first_key, num_keys, sizes.head_dim);
-  for (int64_t key = first_key; key < num_keys; key += Tiles::kOtherRows) {
+  rows.Fetch(k, v, 0, num_keys, sizes.head_dim);
+  for (int64_t key = 0; key < num_keys; key += Tiles::kOtherRows) {
     __syncthreads();  // the last tiles are read
     rows.Put(shared);
     __syncthreads();
@@ -136,9 +135,8 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
   const int64_t first = int64_t{blockIdx.x} * Tiles::kRows;
   const int64_t first_head = kv_head * sizes.group_size;
   const int64_t first_query = sizes.FirstQueryOf(first);
-  const int64_t end_query = sizes.EndOfQueries(blockIdx.z, first + Tiles::kRows);
   const int64_t num_tiles =
-      max((end_query - first_query + Tiles::kOtherRows - 1) / Tiles::kOtherRows, int64_t{0});
+      (sizes.sequence - first_query + Tiles::kOtherRows - 1) / Tiles::kOtherRows;
   const int64_t num_steps = num_tiles * sizes.group_size;
 
   WarpGradients<Tiles> gradients(shared, sizes, params.dropout, first);
@@ -164,7 +162,7 @@ __global__ void __launch_bounds__(kTensorThreads, Tiles::kBlocksAtOnce)
     const bool meets = gradients.Meets(query);
     if (meets) gradients.MakeWeights(head, query);
     query += Tiles::kOtherRows;
-    if (query >= end_query) {
+    if (query >= sizes.sequence) {
       query = first_query;
       ++head;
     }
@@ -203,7 +201,8 @@ void LaunchGradients(const LaunchContext& context, const AttentionBackwardArgs& 
 }  // namespace
 
 bool TensorCoresTake(const AttentionBackwardArgs& args) {
-  return args.q.dtype != base::DType::kFloat32 &&
+  // These kernels have no registers left to look where a document begins.
+  return !args.documents && args.q.dtype != base::DType::kFloat32 &&
          args.stats_kind == base::AttentionStats::kLogSumExp && args.head_dim <= 128 &&
          CanVectorize(kChunk,
                       {args.dout.data, args.out.data, args.q.data, args.k.data, args.v.data,

@@ -81,17 +81,13 @@ class WarpGradients {
     // Unrolled, all fragments of the own rows would stay in registers, which do not suffice.
 #pragma unroll 1
     for (int n = 0; n < Tiles::kOtherTiles; ++n) {
-      // Before the products, which take the registers.
-      uint32_t shown[Tiles::kRowTiles];
-#pragma unroll
-      for (int r = 0; r < Tiles::kRowTiles; ++r) shown[r] = ShownBits(r, n, other_first);
       Accumulator scores[Tiles::kRowTiles];
       Accumulator grads[Tiles::kRowTiles];
       MultiplyRows(n, scores, grads);
 #pragma unroll
       for (int r = 0; r < Tiles::kRowTiles; ++r) {
-        const TileBits bits{.kept = KeptBits(r, n, head, other_first), .shown = shown[r]};
-        MakeTileWeights(r, n, is_cut, bits, other_first, scores[r], grads[r]);
+        const uint32_t kept = KeptBits(r, n, head, other_first);
+        MakeTileWeights(r, n, is_cut, kept, other_first, scores[r], grads[r]);
       }
     }
     __syncwarp();
@@ -185,27 +181,7 @@ class WarpGradients {
     }
   }
 
-  // Of a lane's part of one tile, a bit each.
-  struct TileBits {
-    uint32_t kept;   // by dropout
-    uint32_t shown;  // a key of the query's document
-  };
-
-  __device__ __forceinline__ uint32_t ShownBits(int r, int n, int64_t other_first) const {
-    if (!sizes_.documents.IsOn()) return ~0U;
-    const FragmentPositions positions = map_.Positions();
-    uint32_t shown = 0;
-#pragma unroll 1
-    for (int e = 0; e < FragmentPositions::kCount; ++e) {
-      const int64_t own = first_ + r * kFragment + positions.Row(e);
-      const int64_t other = other_first + n * kFragment + positions.Column(e);
-      const int64_t query = min(kIsKeys ? other : own, sizes_.sequence - 1);
-      const int64_t key = kIsKeys ? own : other;
-      if (key >= sizes_.documents.FirstKeyOf(blockIdx.z, query)) shown |= 1U << e;
-    }
-    return shown;
-  }
-
+  // Which probabilities of a lane's part of one tile stay, a bit each.
   __device__ __forceinline__ uint32_t KeptBits(int r, int n, int64_t head,
                                                int64_t other_first) const {
     if (!dropout_.IsOn()) return ~0U;
@@ -223,7 +199,7 @@ class WarpGradients {
 
   // From products of one tile to probabilities P and score gradients P * (dP - delta), in T; of
   // those that are dropped neither P nor dP counts.
-  __device__ __forceinline__ void MakeTileWeights(int r, int n, bool is_cut, TileBits bits,
+  __device__ __forceinline__ void MakeTileWeights(int r, int n, bool is_cut, uint32_t kept,
                                                   int64_t other_first, const Accumulator& scores,
                                                   const Accumulator& grads) const {
     const auto* const log_sum_exp = reinterpret_cast<const float*>(shared_ + Tiles::kStatistics);
@@ -246,9 +222,9 @@ class WarpGradients {
       const bool is_hidden =
           kIsKeys ? row - column > diagonal : row - column < diagonal || column >= end;
       float p = exp2f(scores.x[e] * (sizes_.scale * kLog2E) - log_sum_exp[query]);
-      if ((is_cut && is_hidden) || (bits.shown >> e & 1U) == 0) p = 0;
+      if (is_cut && is_hidden) p = 0;
       const int at = row * Tiles::kWeightStride + column;
-      const bool stays = (bits.kept >> e & 1U) != 0;
+      const bool stays = (kept >> e & 1U) != 0;
       const float scale = stays ? dropout_.rule.scale : 0.0F;
       score_grads[at] = FromFloat<T>(p * (grads.x[e] * scale - delta[query]));
       if constexpr (kIsKeys) probabilities[at] = FromFloat<T>(stays ? p : 0.0F);
