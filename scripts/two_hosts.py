@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import os
 import pathlib
+import shutil
 import re
 import subprocess
 import sys
@@ -154,8 +155,8 @@ def main():
     parser.add_argument("--grace", type=float, default=2)
     options = parser.parse_args()
     tessera = str((options.bin_folder / "tessera").resolve())
-    if os.geteuid() != 0:
-        print("two_hosts: needs root, to make network namespaces")
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        print("two_hosts: needs root and `ip` (Debian: iproute2), to make network namespaces")
         return SKIPPED
     with Hosts() as hosts, tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
