@@ -14,8 +14,8 @@ import argparse
 import contextlib
 import os
 import pathlib
-import shutil
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
