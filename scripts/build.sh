@@ -6,8 +6,8 @@
 #   scripts/build.sh cpu-release tessera tessera-engine
 #   scripts/build.sh cpu-release -DTESSERA_NATIVE=OFF
 #
-# A folder that is not there yet is built several files at a time (TESSERA_UNITY), which takes half
-# the time; one that is there stays as it was configured.
+# A folder that is not there yet is built several files at a time (TESSERA_UNITY), which takes less
+# time; one that is there stays as it was configured.
 #
 # CMAKE_BUILD_PARALLEL_LEVEL sets the number of jobs; otherwise one a core, as far as memory goes.
 set -euo pipefail

@@ -18,7 +18,7 @@ tessera_check(check_formatting)
 tessera_check(derive_clusters --check)
 tessera_check(check_tests_built ${PROJECT_BINARY_DIR})
 tessera_check(check_headers ${PROJECT_BINARY_DIR})
-# Under TESSERA_UNITY it compiles most headers, which takes six minutes beside other tests.
+# Under TESSERA_UNITY it compiles most headers, which takes more than five minutes beside other tests.
 set_tests_properties(check_headers PROPERTIES TIMEOUT 1200)
 
 add_test(NAME scripts COMMAND ${Python3_EXECUTABLE} -m unittest discover
