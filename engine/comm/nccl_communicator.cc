@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cost_model/base/check.h"
+#include "engine/comm/done_handle.h"
 #include "engine/comm/nccl_error.h"
 #include "engine/comm/nccl_types.h"
 #include "kernels/cuda/cuda_error.h"
@@ -14,12 +15,6 @@ namespace {
 using base::DType;
 using base::ReduceOp;
 using kernels::cuda::CheckCuda;
-
-// An operation that the compute stream runs itself.
-class DoneHandle final : public CommHandle {
- public:
-  void Wait() override {}
-};
 
 }  // namespace
 

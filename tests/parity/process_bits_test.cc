@@ -127,7 +127,7 @@ TEST_F(ProcessBitsTest, SmallRowsOfTheCoverComputeWhatThreadsDo) {
   for (const CoverTraining& training : SmallestRows(4)) {
     SCOPED_TRACE(training.name);
     const TrainedModel expected = TrainOnThreads(training.plan);
-    const TrainedModel actual = TrainOver(CommBackend::kGloo, training.plan);
+    const TrainedModel actual = TrainOver(CommBackend::kShared, training.plan);
     EXPECT_EQ(actual.losses, expected.losses);
     EXPECT_EQ(actual.grad_norms, expected.grad_norms);
     ASSERT_EQ(actual.weights.size(), expected.weights.size());
