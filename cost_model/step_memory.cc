@@ -1,6 +1,7 @@
 #include "cost_model/step_memory.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "cost_model/memory.h"
 #include "cost_model/memory_terms.h"
@@ -74,6 +75,14 @@ class Stages {
     return true;
   }
 
+  // Bounds know the forms of a virtual stage's layers alone.
+  int64_t DocumentBytes(size_t virtual_stage) const {
+    const spec::PerForm<int>& forms = parts_.forms[virtual_stage];
+    const spec::VirtualStage stage = {.num_layers = std::accumulate(forms.begin(), forms.end(), 0),
+                                      .has_embedding = virtual_stage == 0};
+    return spec::SumBytes(spec::DocumentSavedTensors(costs_.job().model, microbatch_.shape, stage));
+  }
+
   // spec::KeptBytesOf of each chunk.
   void FillChunks() {
     for (size_t chunk = 0; chunk < by_chunk_.size(); ++chunk) {
@@ -87,8 +96,7 @@ class Stages {
       }
       spec::StageEndBytes ends;
       if (i == 0) ends.own_bytes += microbatch_.embedding_saved_bytes;
-      ends.own_bytes += spec::SumBytes(
-          spec::DocumentSavedTensors(costs_.job().model, microbatch_.shape, parts_.stages[i]));
+      ends.own_bytes += DocumentBytes(i);
       if (i + 1 == parts_.forms.size()) {
         ends.head_kept_bytes = microbatch_.head_saved_bytes;
         ends.head_peak_bytes = microbatch_.head_peak_bytes;

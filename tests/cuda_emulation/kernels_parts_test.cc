@@ -61,7 +61,7 @@ TEST_P(PartsKernelTest, AllPartsDropTheProbabilitiesThatTheWholeDrops) {
 }
 
 TEST_P(PartsKernelTest, AllPartsTogetherComputeEachDocumentApart) {
-  for (const auto& [shape, num_ranks] : kCases) {
+  for (const auto& [shape, num_ranks] : kRingCases) {
     for (const int ranks : {1, num_ranks}) {
       const WholeAttention whole(
           GetParam(), shape, ranks,

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr int kNumSteps = 6;
 
 engine::TrainOptions OptionsOf(const FaultRun& run) {
-  spec::Plan plan = engine::testing::SmallPlan(
+  spec::Plan plan = engine::test::SmallPlan(
       {.tensor_parallel_size = 2, .data_parallel_size = 2, .micro_batch_size = 1});
   plan.training.steps = kNumSteps;
   const std::string save = run.folder + "/save";

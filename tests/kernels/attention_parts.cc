@@ -32,7 +32,6 @@ void ExpectCloseRows(const Doubles& found, const Doubles& expected, DType dtype,
   }
 }
 
-Doubles Zeros(int64_t n) { return Doubles(static_cast<size_t>(n), 0.0); }
 Doubles UnsetNumbers(int64_t n) { return Doubles(static_cast<size_t>(n), std::nan("")); }
 
 // Which part of a rank's queries meets which part of a block's keys.

@@ -10,8 +10,6 @@ namespace {
 constexpr int64_t kSamplesBefore = 5, kHeadsBefore = 2, kFurtherHeads = 3;
 const base::PhiloxKey kDropoutKey = base::MakePhiloxKey(3, "attention");
 
-Doubles Zeros(int64_t n) { return Doubles(static_cast<size_t>(n), 0.0); }
-
 // Elements [begin, end) of each of `count` blocks of `size`, dense, from block `first` on.
 Doubles Slices(const Doubles& x, int64_t first, int64_t count, int64_t size, int64_t begin,
                int64_t end) {

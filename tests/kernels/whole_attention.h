@@ -5,6 +5,8 @@
 
 namespace tessera::kernels::testing {
 
+inline Doubles Zeros(int64_t n) { return Doubles(static_cast<size_t>(n), 0.0); }
+
 struct WholeAttentionOptions {
   float dropout_probability = 0;
   bool has_documents = false;

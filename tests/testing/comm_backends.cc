@@ -1,11 +1,14 @@
 #include "tests/testing/comm_backends.h"
 
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
 #include "cost_model/base/error.h"
 #include "engine/comm/first_failure.h"
-#include "engine/comm/tcp_socket.h"
 #include "engine/comm/thread_world_state.h"
 
 namespace tessera::testing {
@@ -30,8 +33,10 @@ void RunProcessRank(int rank, int num_ranks, const engine::MeetingPlace& place,
 
 void RunProcessRanks(engine::HostLink link, int num_ranks, const CommOptions& options,
                      const std::function<void(engine::Communicator&)>& body) {
-  const engine::MeetingPlace place = {.address = "127.0.0.1",
-                                      .port = engine::PortOf(engine::Listen(0))};
+  // A port that was free may be another's by the time that rank 0 listens.
+  static std::atomic<int> num_meetings{0};
+  const engine::MeetingPlace place = {
+      .file = base::Concat(::testing::TempDir(), "meeting-", getpid(), '-', num_meetings++)};
   engine::FirstFailure failure;
   {
     std::vector<std::jthread> threads;
@@ -53,6 +58,7 @@ void RunProcessRanks(engine::HostLink link, int num_ranks, const CommOptions& op
       });
     }
   }
+  std::filesystem::remove(place.file);
   failure.RethrowIfAny();
 }
 

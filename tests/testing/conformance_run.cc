@@ -39,6 +39,14 @@ int64_t FirstDifference(const std::vector<base::OpRecord>& planned,
   return -1;
 }
 
+// Without what the ranks tell each other before them: of a masked loss how many tokens count.
+std::vector<base::OpRecord> PassesOf(const spec::Plan& plan, std::vector<base::OpRecord> records) {
+  if (!plan.training.eod_mask_loss) return records;
+  TESSERA_CHECK(records.front().kind == base::OpKind::kAllGather, ToString(records.front()));
+  records.erase(records.begin());
+  return records;
+}
+
 }  // namespace
 
 std::vector<RankOutcome> RunPlan(const spec::Plan& plan, const DeviceFactory& make_device) {
@@ -59,7 +67,7 @@ std::vector<RankOutcome> RunPlan(const spec::Plan& plan, const DeviceFactory& ma
                                .coord = trainer.coord(),
                                .memory = trainer.MeasuredMemory(),
                                .beyond_arena_bytes = trainer.BeyondArenaBytes(),
-                               .records = recorder.records(),
+                               .records = PassesOf(plan, recorder.records()),
                                .timeline = trainer.last_timeline(),
                                .parameters = trainer.store().parameters(),
                                .slices = trainer.store().slices()};
