@@ -57,7 +57,8 @@ OUTSIDE_LIBRARIES = {
               "tests/cuda_emulation/*"]),
     "Boost.Context": (r"boost/context/.*", ["tests/cuda_emulation/*"]),
     "the sanitizers": (r"sanitizer/.*", ["tests/cuda_emulation/*"]),
-    "Gloo": (r"gloo/.*", ["engine/comm/gloo_*"]),
+    "Gloo": (r"gloo/.*", ["engine/comm/gloo_*", "tests/benchmarks/gloo_peer.cc"]),
+    "MPI": (r"mpi\.h", ["tests/benchmarks/mpi_peer.cc"]),
     "GoogleTest": (r"(gtest|gmock)/.*", ["tests/*"]),
     "Google Benchmark": (r"benchmark/.*", ["tests/benchmarks/*"]),
     "the operating system": (r"(sys|netinet|arpa|linux)/.*\.h|(unistd|fcntl|sched|pthread|signal|"

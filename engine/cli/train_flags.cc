@@ -105,7 +105,8 @@ void AddProcessFlags(CLI::App& command, TrainFlags& flags) {
   command
       .add_option("--comm", flags.comm,
                   "thread: through this process's memory, so that ranks may share a GPU; gloo: "
-                  "over TCP, each rank a process; nccl: from GPU to GPU, one rank on each "
+                  "each rank a process, over TCP and shared memory; nccl: from GPU to GPU, one "
+                  "rank on each "
                   "(default: thread, or gloo for CPU ranks that a launcher has started)")
       ->check(CLI::IsMember({"thread", "gloo", "nccl"}));
   command
@@ -133,9 +134,15 @@ void AddProcessFlags(CLI::App& command, TrainFlags& flags) {
                    "both sides at once where they differ");
   command.add_option("--interface", flags.options.interface,
                      "Network interface for gloo (default: the one by which rank 0 is reached)");
+  command
+      .add_option("--host-link", flags.host_link,
+                  "Between processes (gloo) of a group that are all on one host: shm, through "
+                  "shared memory, or tcp")
+      ->check(CLI::IsMember({"shm", "tcp"}))
+      ->capture_default_str();
   command.add_option("--flight-record", flags.options.record_folder,
-                     "Folder for each rank's last 256 operations, written when a run over gloo "
-                     "fails (default: that of --save, else the current one)");
+                     "Folder for each rank's last 256 operations over thread or gloo, written when "
+                     "a run fails (default: that of --save, else the current one)");
 }
 
 void ParseInit(const std::string& init, TrainOptions& options) {
@@ -194,6 +201,7 @@ void Prepare(TrainFlags& flags) {
   ParseData(flags);
   flags.options.device = DeviceKindFromString(flags.device);
   flags.options.comm = ChooseComm(flags, FindProcessRank(ReadEnvironment));
+  flags.options.host_link = HostLinkFromString(flags.host_link);
   flags.options.on_save_error = OnSaveErrorFromString(flags.on_save_error);
   if (!flags.doctor.compared_plans.empty()) return;  // they are read where they are compared
   if (flags.plan.empty()) {

@@ -18,6 +18,7 @@ struct TrainFlags {
   std::string init = "random";
   std::string metrics;
   std::string comm;
+  std::string host_link = "shm";
   int num_ranks = 0;
   int num_restarts = 0;
   std::string device = "cpu";

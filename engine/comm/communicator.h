@@ -93,6 +93,9 @@ class Communicator {
   // Makes every rank of the world this group belongs to fail its waits with `reason`.
   virtual void Abort(const std::string& reason) = 0;
 
+  // The step that failures and records name from now on; of one rank, for all its groups.
+  virtual void BeginStep(int64_t /*step*/) {}
+
   // Seconds that the host has spent inside blocking calls and waits of this group.
   virtual double blocked_s() const { return 0; }
 

@@ -32,7 +32,7 @@ WaitPolicy WaitPolicyFor(int num_threads) {
 void EventCount::NotifyAll() {
   ++epoch_;
   if (num_sleepers_.load() == 0) return;
-  syscall(SYS_futex, &epoch_, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, &epoch_, FutexOf(FUTEX_WAKE), INT32_MAX, nullptr, nullptr, 0);
 }
 
 void EventCount::SleepUntil(uint32_t epoch, Clock::time_point deadline) {
@@ -43,7 +43,11 @@ void EventCount::SleepUntil(uint32_t epoch, Clock::time_point deadline) {
   timespec timeout = {};
   timeout.tv_sec = left_ns / kNanosecondsPerSecond;
   timeout.tv_nsec = left_ns % kNanosecondsPerSecond;
-  syscall(SYS_futex, &epoch_, FUTEX_WAIT_PRIVATE, epoch, &timeout, nullptr, 0);
+  syscall(SYS_futex, &epoch_, FutexOf(FUTEX_WAIT), epoch, &timeout, nullptr, 0);
+}
+
+int EventCount::FutexOf(int operation) const {
+  return scope_ == Scope::kThreads ? operation | FUTEX_PRIVATE_FLAG : operation;
 }
 
 void EventCount::Yield() { sched_yield(); }

@@ -22,6 +22,10 @@ enum class WaitResult : uint8_t { kReady, kInterrupted, kTimedOut };
 class EventCount {
  public:
   using Clock = std::chrono::steady_clock;
+  // kProcesses: it lies in memory that the processes share.
+  enum class Scope : uint8_t { kThreads, kProcesses };
+
+  explicit EventCount(Scope scope = Scope::kThreads) : scope_(scope) {}
 
   // Wakes all sleepers to look again. Call after the change they wait for.
   void NotifyAll();
@@ -35,14 +39,16 @@ class EventCount {
       if (ready()) return WaitResult::kReady;
       Pause();
     }
+    const Clock::time_point yields_end = Clock::now() + kMaxYielding;
     for (int i = 0;; ++i) {
       if (ready()) return WaitResult::kReady;
       if (interrupted()) return ready() ? WaitResult::kReady : WaitResult::kInterrupted;
-      if (i < policy.num_yields) {
+      const Clock::time_point now = Clock::now();
+      if (i < policy.num_yields && now < yields_end) {
         Yield();
         continue;
       }
-      if (Clock::now() >= deadline) return WaitResult::kTimedOut;
+      if (now >= deadline) return WaitResult::kTimedOut;
       const Sleeper sleeper(*this);
       if (!ready() && !interrupted()) SleepUntil(sleeper.epoch, deadline);
     }
@@ -62,13 +68,20 @@ class EventCount {
     const uint32_t epoch;
   };
 
+  // A core that is given up for longer has been given to another program: whoever is woken gets one
+  // sooner than who yields.
+  static constexpr std::chrono::microseconds kMaxYielding{50};
+
   static void Pause();
   static void Yield();
+  // The operation for the kernel, which looks for sleepers in this process alone if it may.
+  int FutexOf(int operation) const;
   // Returns at the latest when the epoch is no longer `epoch` or the deadline has passed.
   void SleepUntil(uint32_t epoch, Clock::time_point deadline);
 
   alignas(64) std::atomic<uint32_t> epoch_{0};
   std::atomic<int> num_sleepers_{0};
+  const Scope scope_;
 };
 
 }  // namespace tessera::engine

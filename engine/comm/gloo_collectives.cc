@@ -2,20 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
+#include <memory>
 #include <vector>
 
 #include "cost_model/base/error.h"
 #include "cost_model/base/math.h"
-#include "engine/comm/gloo_transfers.h"
 #include "engine/comm/reduce.h"
+#include "engine/comm/transfers.h"
 
 namespace tessera::engine {
 namespace {
 
-// What a rank sums at a time while the next part arrives.
-constexpr int64_t kChunkBytes = 512 * 1024;
-// Up to this size an all-reduce gathers all inputs everywhere, in one round instead of two.
+// Up to this size all ranks of an all-reduce sum everything, in one round instead of two.
 constexpr int64_t kMaxGatheredBytes = 16 * 1024;
 
 const std::byte* At(const void* data, int64_t offset) {
@@ -34,15 +32,16 @@ class Runner {
       : group_(group),
         wait_(wait),
         op_(op),
-        transfers_(group, op),
-        element_bytes_(SizeBytes(op.header.dtype)) {}
+        transfers_(Transfers::Make(group, op)),
+        element_bytes_(SizeBytes(op.header.dtype)),
+        piece_(transfers_->piece_bytes() / element_bytes_) {}
 
   void AllGather(const void* input, void* output) {
     const int64_t block_bytes = op_.header.count * element_bytes_;
     ForEachPeer([&](int peer) { Receive(At(output, peer * block_bytes), block_bytes, peer, 0); });
-    ForEachPeer([&](int peer) { Send(input, block_bytes, peer, 0); });
+    SendToAll(input, block_bytes, 0);
     Copy(input, At(output, rank() * block_bytes), block_bytes);
-    transfers_.AwaitAll(wait_);
+    transfers_->AwaitAll(wait_);
   }
 
   void ReduceScatter(const void* input, void* output) {
@@ -50,7 +49,7 @@ class Runner {
     ReduceBlocks(
         input, output, [&](int peer) { return peer * count; },
         [](int64_t /*begin*/, int64_t /*num_elements*/) {});
-    transfers_.AwaitAll(wait_);
+    transfers_->AwaitAll(wait_);
   }
 
   void AllReduce(const void* input, void* output) {
@@ -61,26 +60,27 @@ class Runner {
     };
     // A sum may come into the block that its rank has been sent from: it comes after it was sent.
     ForEachPeer([&](int peer) {
-      ForEachChunk(begin_of(peer + 1) - begin_of(peer), [&](int64_t begin, int64_t n) {
-        Receive(At(output, (begin_of(peer) + begin) * element_bytes_), n * element_bytes_, peer, 1);
-      });
+      const int64_t num_pieces = NumPieces(begin_of, peer);
+      for (int64_t i = 0; i < num_pieces; ++i) {
+        const auto [begin, n] = Piece(begin_of, peer, i);
+        Receive(At(output, begin * element_bytes_), n * element_bytes_, peer, 1);
+      }
     });
     std::byte* const own = At(output, begin_of(rank()) * element_bytes_);
     ReduceBlocks(input, own, begin_of, [&](int64_t begin, int64_t n) {
-      ForEachPeer(
-          [&](int peer) { Send(At(own, begin * element_bytes_), n * element_bytes_, peer, 1); });
+      SendToAll(At(own, begin * element_bytes_), n * element_bytes_, 1);
     });
-    transfers_.AwaitAll(wait_);
+    transfers_->AwaitAll(wait_);
   }
 
   void Broadcast(void* data) {
     const int64_t num_bytes = op_.header.count * element_bytes_;
     if (rank() == op_.header.root) {
-      ForEachPeer([&](int peer) { Send(data, num_bytes, peer, 0); });
+      SendToAll(data, num_bytes, 0);
     } else {
       Receive(data, num_bytes, op_.header.root, 0);
     }
-    transfers_.AwaitAll(wait_);
+    transfers_->AwaitAll(wait_);
   }
 
   void AllToAll(const void* input, void* output) {
@@ -88,25 +88,28 @@ class Runner {
     ForEachPeer([&](int peer) { Receive(At(output, peer * block_bytes), block_bytes, peer, 0); });
     ForEachPeer([&](int peer) { Send(At(input, peer * block_bytes), block_bytes, peer, 0); });
     Copy(At(input, rank() * block_bytes), At(output, rank() * block_bytes), block_bytes);
-    transfers_.AwaitAll(wait_);
+    transfers_->AwaitAll(wait_);
   }
 
   void Barrier() {
     ForEachPeer([&](int peer) { Receive(nullptr, 0, peer, 0); });
-    ForEachPeer([&](int peer) { Send(nullptr, 0, peer, 0); });
-    transfers_.AwaitAll(wait_);
+    SendToAll(nullptr, 0, 0);
+    transfers_->AwaitAll(wait_);
   }
 
  private:
   int rank() const { return group_.info().rank; }
   int size() const { return group_.size(); }
 
-  size_t Send(const void* data, int64_t num_bytes, int peer, int phase) {
-    return transfers_.Send(data, num_bytes, peer, GlooSlot(GlooTraffic::kCollective, op_, phase));
+  uint64_t Slot(int phase) const { return SlotOf(Traffic::kCollective, op_, phase); }
+  void Send(const void* data, int64_t num_bytes, int peer, int phase) {
+    transfers_->Send(data, num_bytes, peer, Slot(phase));
   }
-  size_t Receive(void* data, int64_t num_bytes, int peer, int phase) {
-    return transfers_.Receive(data, num_bytes, peer,
-                              GlooSlot(GlooTraffic::kCollective, op_, phase));
+  void SendToAll(const void* data, int64_t num_bytes, int phase) {
+    transfers_->SendToAll(data, num_bytes, Slot(phase));
+  }
+  void Receive(void* data, int64_t num_bytes, int peer, int phase) {
+    transfers_->Receive(data, num_bytes, peer, Slot(phase));
   }
 
   // Each rank begins with another peer, so that not all send to one.
@@ -115,69 +118,95 @@ class Runner {
     for (int i = 1; i < size(); ++i) act((rank() + i) % size());
   }
 
-  template <typename Do>
-  void ForEachChunk(int64_t num_elements, const Do& act) {
-    const int64_t chunk = kChunkBytes / element_bytes_;
-    for (int64_t begin = 0; begin < num_elements; begin += chunk) {
-      act(begin, std::min(chunk, num_elements - begin));
-    }
+  // Of the block of elements from begin_of(peer) to begin_of(the next), which goes in pieces.
+  template <typename BeginOf>
+  int64_t NumPieces(const BeginOf& begin_of, int peer) const {
+    return base::CeilDiv(begin_of(peer + 1) - begin_of(peer), piece_);
+  }
+  struct Range {
+    int64_t begin = 0;
+    int64_t num_elements = 0;
+  };
+  template <typename BeginOf>
+  Range Piece(const BeginOf& begin_of, int peer, int64_t index) const {
+    const int64_t begin = begin_of(peer) + index * piece_;
+    return {begin, std::min(piece_, begin_of(peer + 1) - begin)};
   }
 
-  // Every rank sums the elements from begin_of(its rank) to begin_of(the next) of all inputs into
-  // `output`, chunk by chunk; after_chunk(begin in the block, elements) follows each.
-  template <typename BeginOf, typename AfterChunk>
+  // Every rank sums the elements of its block of all inputs into `output`, piece by piece;
+  // after_piece(begin in the block, elements) follows each.
+  template <typename BeginOf, typename AfterPiece>
   void ReduceBlocks(const void* input, void* output, const BeginOf& begin_of,
-                    const AfterChunk& after_chunk) {
-    const int64_t num_own = begin_of(rank() + 1) - begin_of(rank());
-    const int64_t chunk_bytes = std::min(kChunkBytes, num_own * element_bytes_);
-    // Two halves: one is summed while the other fills.
-    std::byte* const scratch = group_.Scratch(2 * size() * chunk_bytes);
-    std::vector<std::vector<size_t>> receives;
-    const auto receive = [&](int64_t chunk, int64_t n) {
-      receives.emplace_back();
+                    const AfterPiece& after_piece) {
+    int64_t num_rounds = 0;
+    for (int peer = 0; peer < size(); ++peer) {
+      num_rounds = std::max(num_rounds, NumPieces(begin_of, peer));
+    }
+    const auto send = [&](int64_t index) {
       ForEachPeer([&](int peer) {
-        std::byte* const into = scratch + (chunk % 2 * size() + peer) * chunk_bytes;
-        receives.back().push_back(Receive(into, n * element_bytes_, peer, 0));
+        if (index >= NumPieces(begin_of, peer)) return;
+        const auto [begin, n] = Piece(begin_of, peer, index);
+        Send(At(input, begin * element_bytes_), n * element_bytes_, peer, 0);
       });
     };
-    std::vector<std::pair<int64_t, int64_t>> chunks;
-    ForEachChunk(num_own, [&](int64_t begin, int64_t n) { chunks.emplace_back(begin, n); });
-    if (!chunks.empty()) receive(0, chunks[0].second);
-    ForEachPeer([&](int peer) {
-      ForEachChunk(begin_of(peer + 1) - begin_of(peer), [&](int64_t begin, int64_t n) {
-        Send(At(input, (begin_of(peer) + begin) * element_bytes_), n * element_bytes_, peer, 0);
-      });
-    });
-    for (size_t i = 0; i < chunks.size(); ++i) {
-      const auto [begin, n] = chunks[i];
-      const auto chunk = static_cast<int64_t>(i);
-      if (i + 1 < chunks.size()) receive(chunk + 1, chunks[i + 1].second);
-      for (const size_t transfer : receives[i]) transfers_.Await(wait_, transfer);
-      std::vector<const void*> inputs(static_cast<size_t>(size()));
-      for (int r = 0; r < size(); ++r) {
-        inputs[static_cast<size_t>(r)] = scratch + (chunk % 2 * size() + r) * chunk_bytes;
-      }
-      inputs[static_cast<size_t>(rank())] = At(input, (begin_of(rank()) + begin) * element_bytes_);
-      void* const result = At(output, begin * element_bytes_);
-      ReduceElements(inputs, 0, {&result, 1}, 0, n, op_.header.dtype, op_.header.op);
-      after_chunk(begin, n);
+    const int64_t num_own = NumPieces(begin_of, rank());
+    std::vector<size_t> arriving;
+    const auto receive = [&](int64_t index) {
+      if (index < num_own) arriving = ReceivePiece(Piece(begin_of, rank(), index).num_elements);
+    };
+    const int64_t num_ahead = std::min(transfers_->num_pieces_ahead(), num_rounds);
+    receive(0);
+    for (int64_t i = 0; i < num_ahead; ++i) send(i);
+    for (int64_t i = 0; i < num_rounds; ++i) {
+      if (i + num_ahead < num_rounds) send(i + num_ahead);
+      if (i >= num_own) continue;
+      const auto [begin, n] = Piece(begin_of, rank(), i);
+      const std::vector<size_t> here = arriving;
+      receive(i + 1);
+      const int64_t begin_in_block = begin - begin_of(rank());
+      Sum(here, At(input, begin * element_bytes_), At(output, begin_in_block * element_bytes_), n);
+      after_piece(begin_in_block, n);
+      transfers_->Poll();
     }
   }
 
+  // From every other rank; in the order of ForEachPeer.
+  std::vector<size_t> ReceivePiece(int64_t num_elements) {
+    std::vector<size_t> receives;
+    ForEachPeer([&](int peer) {
+      receives.push_back(transfers_->ReceiveToRead(num_elements * element_bytes_, peer, Slot(0)));
+    });
+    return receives;
+  }
+
+  // Of what arrives in `receives` and of `own`, this rank's.
+  void Sum(const std::vector<size_t>& receives, const void* own, void* output,
+           int64_t num_elements) {
+    std::vector<const void*> inputs(static_cast<size_t>(size()));
+    inputs[static_cast<size_t>(rank())] = own;
+    size_t next = 0;
+    ForEachPeer([&](int peer) {
+      inputs[static_cast<size_t>(peer)] = transfers_->AwaitToRead(wait_, receives[next++]);
+    });
+    ReduceElements(inputs, 0, {&output, 1}, 0, num_elements, op_.header.dtype, op_.header.op);
+    for (const size_t receive : receives) transfers_->Release(receive);
+  }
+
+  // All ranks sum everything, in one round instead of two.
   void AllReduceAtOnce(const void* input, void* output) {
-    const int64_t num_bytes = op_.header.count * element_bytes_;
-    std::byte* const scratch = group_.Scratch(size() * num_bytes);
-    AllGather(input, scratch);
-    std::vector<const void*> inputs;
-    for (int r = 0; r < size(); ++r) inputs.push_back(scratch + r * num_bytes);
-    ReduceElements(inputs, 0, {&output, 1}, 0, op_.header.count, op_.header.dtype, op_.header.op);
+    const int64_t count = op_.header.count;
+    const std::vector<size_t> receives = ReceivePiece(count);
+    SendToAll(input, count * element_bytes_, 0);
+    Sum(receives, input, output, count);
+    transfers_->AwaitAll(wait_);
   }
 
   GlooGroup& group_;
   GlooWorld::Wait& wait_;
   const CommOp& op_;
-  GlooTransfers transfers_;
+  const std::unique_ptr<Transfers> transfers_;
   const int64_t element_bytes_;
+  const int64_t piece_;  // elements
 };
 
 }  // namespace
@@ -204,16 +233,16 @@ void RunGlooCollective(GlooGroup& group, GlooWorld::Wait& wait, const CommOp& op
 }
 
 void CheckGlooHeaders(GlooGroup& group, GlooWorld::Wait& wait, const CommOp& op) {
-  const uint64_t slot = GlooSlot(GlooTraffic::kHeaders, op);
+  const uint64_t slot = SlotOf(Traffic::kHeaders, op);
   std::vector<CollectiveHeader> headers(static_cast<size_t>(group.size()));
   headers[static_cast<size_t>(group.info().rank)] = op.header;
-  GlooTransfers transfers(group, op);
+  const auto transfers = Transfers::Make(group, op);
   for (int peer = 0; peer < group.size(); ++peer) {
     if (peer == group.info().rank) continue;
-    transfers.Receive(&headers[static_cast<size_t>(peer)], sizeof(CollectiveHeader), peer, slot);
-    transfers.Send(&op.header, sizeof(CollectiveHeader), peer, slot);
+    transfers->Receive(&headers[static_cast<size_t>(peer)], sizeof(CollectiveHeader), peer, slot);
+    transfers->Send(&op.header, sizeof(CollectiveHeader), peer, slot);
   }
-  transfers.AwaitAll(wait);
+  transfers->AwaitAll(wait);
   for (int peer = 1; peer < group.size(); ++peer) {
     const CollectiveHeader& other = headers[static_cast<size_t>(peer)];
     if (other == headers[0]) continue;

@@ -1,4 +1,4 @@
-// Collectives over a group's connections. Every rank talks to every other directly: the same bytes
+// Collectives of a group of processes. Every rank talks to every other directly: the same bytes
 // as round a ring, and each element is summed once, by one rank, in ascending rank order, from the
 // inputs themselves; so results are those of the `thread` backend to the bit.
 #pragma once

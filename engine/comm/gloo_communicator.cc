@@ -1,24 +1,19 @@
 #include "engine/comm/gloo_communicator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
-#include "engine/comm/blocked_timer.h"
-#include "engine/comm/done_handle.h"
 #include "engine/comm/gloo_collectives.h"
-#include "engine/comm/gloo_transfers.h"
 #include "engine/comm/lone_handle.h"
+#include "engine/comm/process_world.h"
+#include "engine/comm/transfers.h"
 
 namespace tessera::engine {
 namespace {
-
-using base::DType;
-using base::ReduceOp;
 
 // One rank's wish in a split; travels as bytes.
 struct GlooSplitRequest {
@@ -35,7 +30,7 @@ GlooGroupInfo InfoOfAll(const GlooWorld& world) {
 // What goes before a message where calls are checked.
 struct MessageHeader {
   int64_t count = 0;
-  DType dtype = DType::kUInt8;
+  base::DType dtype = base::DType::kUInt8;
 };
 
 }  // namespace
@@ -49,7 +44,7 @@ class GlooCommunicator::CollectiveHandle final : public LoneHandle {
   }
   void Wait() override {
     if (std::exchange(waited_, true)) return;
-    const BlockedTimer timer(comm_.blocked_s_);
+    const BlockedTimer timer = comm_.TimeBlocked();
     comm_.group_->Await(*task_);
   }
   void GoOnAlone() override { comm_.group_->LetGoOn(*task_); }
@@ -63,23 +58,20 @@ class GlooCommunicator::CollectiveHandle final : public LoneHandle {
 // A send or a receive, which Gloo carries out by itself.
 class GlooCommunicator::MessageHandle final : public CommHandle {
  public:
-  MessageHandle(GlooCommunicator& comm, const Grouped& message)
-      : comm_(comm),
-        message_(message),
-        record_(world().activity().Begin(comm.group_->info().activity, message_.op)),
-        transfers_(*comm.group_, message_.op) {
-    const CollectiveHeader& header = message_.op.header;
+  MessageHandle(GlooCommunicator& comm, const Call& call)
+      : comm_(comm), call_(call), transfers_(Transfers::Make(*comm.group_, call_.op)) {
+    const CollectiveHeader& header = call_.op.header;
     mine_ = other_ = {.count = header.count, .dtype = header.dtype};
-    const uint64_t slot = GlooSlot(GlooTraffic::kMessage, message_.op);
-    const uint64_t header_slot = GlooSlot(GlooTraffic::kMessageHeader, message_.op);
+    const uint64_t slot = SlotOf(Traffic::kMessage, call_.op);
+    const uint64_t header_slot = SlotOf(Traffic::kMessageHeader, call_.op);
     const int64_t num_bytes = header.count * SizeBytes(header.dtype);
     const bool has_header = world().options().checks_calls;
-    if (message_.op.kind == CommOp::Kind::kSend) {
-      if (has_header) transfers_.Send(&mine_, sizeof(mine_), message_.peer, header_slot);
-      transfers_.Send(message_.data, num_bytes, message_.peer, slot);
+    if (call_.op.kind == CommOp::Kind::kSend) {
+      if (has_header) transfers_->Send(&mine_, sizeof(mine_), call_.peer, header_slot);
+      transfers_->Send(call_.input, num_bytes, call_.peer, slot);
     } else {
-      if (has_header) transfers_.Receive(&other_, sizeof(other_), message_.peer, header_slot);
-      transfers_.Receive(message_.data, num_bytes, message_.peer, slot);
+      if (has_header) transfers_->Receive(&other_, sizeof(other_), call_.peer, header_slot);
+      transfers_->Receive(call_.output, num_bytes, call_.peer, slot);
     }
   }
   ~MessageHandle() override {
@@ -87,169 +79,54 @@ class GlooCommunicator::MessageHandle final : public CommHandle {
   }
   void Wait() override {
     if (std::exchange(waited_, true)) return;
-    const BlockedTimer timer(comm_.blocked_s_);
-    GlooWorld::Wait wait(world(), comm_.group_->info(), message_.op);
-    transfers_.Await(wait, 0);  // the header, where there is one
+    const BlockedTimer timer = comm_.TimeBlocked();
+    GlooWorld::Wait wait(world(), comm_.group_->info(), call_.op);
+    transfers_->Await(wait, 0);  // the header, where there is one
     if (mine_.count != other_.count || mine_.dtype != other_.dtype) ThrowMismatch();
-    transfers_.AwaitAll(wait);
-    world().activity().End(record_);
+    transfers_->AwaitAll(wait);
+    comm_.activity().End(call_.record);
   }
 
  private:
   GlooWorld& world() const { return comm_.group_->world(); }
-  std::string Describe() const { return world().Describe(comm_.group_->info(), message_.op); }
+  std::string Describe() const { return world().Describe(comm_.group_->info(), call_.op); }
   [[noreturn]] void ThrowMismatch() const {
     const std::string reason =
-        base::Concat(Describe(), ": ", ShapeOf(message_.op), " here, ", other_.count, ' ',
+        base::Concat(Describe(), ": ", ShapeOf(call_.op), " here, ", other_.count, ' ',
                      base::ToString(other_.dtype), " there");
     world().Fail(reason);
     throw base::CommError(reason);
   }
 
   GlooCommunicator& comm_;
-  Grouped message_;
-  const int64_t record_;
-  GlooTransfers transfers_;
+  const Call call_;
+  const std::unique_ptr<Transfers> transfers_;
   MessageHeader mine_;
   MessageHeader other_;
   bool waited_ = false;
 };
 
-class GlooCommunicator::GroupHandle final : public CommHandle {
- public:
-  explicit GroupHandle(std::vector<std::unique_ptr<CommHandle>> handles)
-      : handles_(std::move(handles)) {}
-  void Wait() override {
-    for (const auto& handle : std::exchange(handles_, {})) handle->Wait();
-  }
-
- private:
-  std::vector<std::unique_ptr<CommHandle>> handles_;
-};
-
-GlooCommunicator::GlooCommunicator(std::unique_ptr<GlooWorld> world)
-    : world_(std::move(world)), group_(std::make_unique<GlooGroup>(*world_, InfoOfAll(*world_))) {}
+GlooCommunicator::GlooCommunicator(std::unique_ptr<GlooGroup> group,
+                                   std::unique_ptr<GlooWorld> world)
+    : HostCommunicator(group->world().activity(), group->info().activity),
+      world_(std::move(world)),
+      group_(std::move(group)) {}
 
 GlooCommunicator::~GlooCommunicator() {
   if (world_ != nullptr) world_->Leave();
 }
 
-std::unique_ptr<CommHandle> GlooCommunicator::Post(const CollectiveHeader& header,
-                                                   const void* input, void* output) {
-  if (size() == 1) {
-    const int64_t num_bytes = header.count * SizeBytes(header.dtype);
-    if (input != output && num_bytes > 0) {
-      std::memcpy(output, input, static_cast<size_t>(num_bytes));
-    }
-    return std::make_unique<DoneHandle>();
-  }
-  const BlockedTimer timer(blocked_s_);
-  auto task = group_->Post(header, [this, input, output](GlooWorld::Wait& wait, const CommOp& op) {
+std::unique_ptr<CommHandle> GlooCommunicator::PostCollective(const Call& call) {
+  const auto run = [this, input = call.input, output = call.output](GlooWorld::Wait& wait,
+                                                                    const CommOp& op) {
     RunGlooCollective(*group_, wait, op, input, output);
-  });
-  return std::make_unique<CollectiveHandle>(*this, std::move(task));
+  };
+  return std::make_unique<CollectiveHandle>(*this, group_->Post(call.op, call.record, run));
 }
 
-std::unique_ptr<CommHandle> GlooCommunicator::DoAllReduce(const void* input, void* output,
-                                                          int64_t count, DType dtype, ReduceOp op) {
-  const CollectiveHeader header = {
-      .kind = CollectiveKind::kAllReduce, .dtype = dtype, .op = op, .count = count};
-  return Post(header, input, output);
-}
-
-std::unique_ptr<CommHandle> GlooCommunicator::DoReduceScatter(const void* input, void* output,
-                                                              int64_t count, DType dtype,
-                                                              ReduceOp op) {
-  const CollectiveHeader header = {
-      .kind = CollectiveKind::kReduceScatter, .dtype = dtype, .op = op, .count = count};
-  return Post(header, input, output);
-}
-
-std::unique_ptr<CommHandle> GlooCommunicator::DoAllGather(const void* input, void* output,
-                                                          int64_t count, DType dtype) {
-  return Post({.kind = CollectiveKind::kAllGather, .dtype = dtype, .count = count}, input, output);
-}
-
-void GlooCommunicator::DoBroadcast(void* data, int64_t count, DType dtype, int root) {
-  const CollectiveHeader header = {
-      .kind = CollectiveKind::kBroadcast, .dtype = dtype, .root = root, .count = count};
-  Post(header, data, data)->Wait();
-}
-
-void GlooCommunicator::DoAllToAll(const void* input, void* output, int64_t count, DType dtype) {
-  Post({.kind = CollectiveKind::kAllToAll, .dtype = dtype, .count = count}, input, output)->Wait();
-}
-
-void GlooCommunicator::DoBarrier() {
-  Post({.kind = CollectiveKind::kBarrier}, nullptr, nullptr)->Wait();
-}
-
-std::unique_ptr<CommHandle> GlooCommunicator::PostMessage(CommOp::Kind kind, void* data,
-                                                          int64_t count, DType dtype, int peer,
-                                                          int tag) {
-  TESSERA_CHECK(peer != rank() || in_group_, name(), ": a message to itself outside a group");
-  Grouped message = {.data = data, .peer = peer};
-  message.op = {.kind = kind,
-                .header = {.dtype = dtype, .count = count},
-                .peer = group_->world_rank(peer),
-                .tag = tag};
-  if (!in_group_) return std::make_unique<MessageHandle>(*this, message);
-  grouped_.push_back(message);
-  return nullptr;
-}
-
-std::unique_ptr<CommHandle> GlooCommunicator::DoSend(const void* data, int64_t count, DType dtype,
-                                                     int peer, int tag) {
-  // Gloo's buffers serve both directions.
-  return PostMessage(CommOp::Kind::kSend, const_cast<void*>(data), count, dtype, peer, tag);
-}
-
-std::unique_ptr<CommHandle> GlooCommunicator::DoRecv(void* data, int64_t count, DType dtype,
-                                                     int peer, int tag) {
-  return PostMessage(CommOp::Kind::kReceive, data, count, dtype, peer, tag);
-}
-
-void GlooCommunicator::GroupStart() {
-  TESSERA_CHECK(!in_group_, name(), ": GroupStart inside a group");
-  in_group_ = true;
-}
-
-void GlooCommunicator::DeliverToItself(std::vector<Grouped>& messages) const {
-  std::vector<Grouped> sends, receives;
-  for (const Grouped& message : messages) {
-    if (message.peer != rank()) continue;
-    (message.op.kind == CommOp::Kind::kSend ? sends : receives).push_back(message);
-  }
-  std::erase_if(messages, [&](const Grouped& message) { return message.peer == rank(); });
-  for (const Grouped& send : sends) {
-    const auto receive = std::find_if(receives.begin(), receives.end(), [&](const Grouped& other) {
-      return other.op.tag == send.op.tag;
-    });
-    TESSERA_CHECK(receive != receives.end() && receive->op.header == send.op.header, name(),
-                  ": a message to itself of ", ShapeOf(send.op), ", tag ", send.op.tag,
-                  " without its receive in the same group");
-    const int64_t num_bytes = send.op.header.count * SizeBytes(send.op.header.dtype);
-    if (num_bytes > 0) std::memcpy(receive->data, send.data, static_cast<size_t>(num_bytes));
-    receives.erase(receive);
-  }
-  TESSERA_CHECK(receives.empty(), name(), ": a receive from itself without its send in the group");
-}
-
-std::unique_ptr<CommHandle> GlooCommunicator::GroupEndAsync() {
-  TESSERA_CHECK(in_group_, name(), ": GroupEnd without GroupStart");
-  in_group_ = false;
-  const BlockedTimer timer(blocked_s_);
-  std::vector<Grouped> messages = std::exchange(grouped_, {});
-  DeliverToItself(messages);
-  // Receives first: a send that finds its receive posted needs no question before it.
-  std::stable_partition(messages.begin(), messages.end(), [](const Grouped& message) {
-    return message.op.kind == CommOp::Kind::kReceive;
-  });
-  std::vector<std::unique_ptr<CommHandle>> handles;
-  for (const Grouped& message : messages) {
-    handles.push_back(std::make_unique<MessageHandle>(*this, message));
-  }
-  return std::make_unique<GroupHandle>(std::move(handles));
+std::unique_ptr<CommHandle> GlooCommunicator::PostMessage(const Call& call) {
+  TESSERA_CHECK(call.peer != rank(), name(), ": a message to itself outside a group");
+  return std::make_unique<MessageHandle>(*this, call);
 }
 
 std::unique_ptr<Communicator> GlooCommunicator::Split(int color, int key, const std::string& name) {
@@ -271,21 +148,20 @@ std::unique_ptr<Communicator> GlooCommunicator::Split(int color, int key, const 
     if (request.world_rank == world.rank()) info.rank = static_cast<int>(info.world_ranks.size());
     info.world_ranks.push_back(request.world_rank);
   }
-  const BlockedTimer timer(blocked_s_);
-  auto group = std::make_unique<GlooGroup>(world, std::move(info));
-  return std::unique_ptr<Communicator>(new GlooCommunicator(std::move(group)));
+  const BlockedTimer timer = TimeBlocked();
+  return std::make_unique<GlooCommunicator>(std::make_unique<GlooGroup>(world, std::move(info)));
 }
 
 void GlooCommunicator::Abort(const std::string& reason) { group_->world().Fail(reason); }
 
-void GlooCommunicator::BeginStep(int64_t step) { group_->world().activity().set_step(step); }
-
 bool HasProcessWorld() { return true; }
 
-std::unique_ptr<ProcessCommunicator> JoinProcessWorld(const ProcessRank& process,
-                                                      const MeetingPlace& place,
-                                                      const ProcessWorldOptions& options) {
-  return std::make_unique<GlooCommunicator>(std::make_unique<GlooWorld>(process, place, options));
+std::unique_ptr<Communicator> JoinProcessWorld(const ProcessRank& process,
+                                               const MeetingPlace& place,
+                                               const ProcessWorldOptions& options) {
+  auto world = std::make_unique<GlooWorld>(process, place, options);
+  auto group = std::make_unique<GlooGroup>(*world, InfoOfAll(*world));
+  return std::make_unique<GlooCommunicator>(std::move(group), std::move(world));
 }
 
 }  // namespace tessera::engine

@@ -10,11 +10,15 @@
 namespace tessera::engine {
 
 GlooGroup::GlooGroup(GlooWorld& world, GlooGroupInfo info)
-    : world_(world), info_([&] {
+    : world_(world),
+      info_([&] {
         info.activity = world.activity().AddGroup(info.id, info.name);
         return std::move(info);
-      }()) {
-  if (size() > 1) context_ = world_.Connect(info_);
+      }()),
+      mail_number_(std::hash<std::string>()(info_.id)) {
+  if (size() == 1) return;
+  mail_ = world_.ShareMemory(info_);
+  if (mail_ == nullptr) context_ = world_.Connect(info_);
 }
 
 GlooGroup::~GlooGroup() {
@@ -29,11 +33,11 @@ std::byte* GlooGroup::Scratch(int64_t num_bytes) {
   return scratch_.data();
 }
 
-std::shared_ptr<GlooGroup::Task> GlooGroup::Post(const CollectiveHeader& header, Run run) {
+std::shared_ptr<GlooGroup::Task> GlooGroup::Post(const CommOp& op, int64_t record, Run run) {
   auto task = std::make_shared<Task>();
-  task->op = {.kind = CommOp::Kind::kCollective, .header = header};
+  task->op = op;
   task->run = std::move(run);
-  task->record = world_.activity().Begin(info_.activity, task->op);
+  task->record = record;
   if (world_.failed()) world_.ThrowFailed(info_, task->op);
   const std::lock_guard lock(mutex_);
   tasks_.push_back(task);

@@ -1,5 +1,5 @@
-// One process group of the `gloo` backend: its connections and its collectives in the order of
-// posting.
+// One process group of the `gloo` backend: its connections, or the memory that it shares, and its
+// collectives in the order of posting.
 //
 // One collective runs at a time, on the thread of the rank where that waits for it, else on a
 // thread of the group's own that the first asynchronous one starts: an operation that was posted
@@ -33,7 +33,7 @@ class GlooGroup {
     std::exception_ptr failure;
   };
 
-  // Connects where the group has several ranks. Collective over them.
+  // Connects the ranks where there are several. Collective over them.
   GlooGroup(GlooWorld& world, GlooGroupInfo info);
   ~GlooGroup();
   GlooGroup(const GlooGroup&) = delete;
@@ -43,12 +43,17 @@ class GlooGroup {
   const GlooGroupInfo& info() const { return info_; }
   int size() const { return static_cast<int>(info_.world_ranks.size()); }
   int world_rank(int rank) const { return info_.world_ranks.at(static_cast<size_t>(rank)); }
-  // REQUIRES: size() > 1.
+  // Of a group whose ranks share memory; null where they talk by TCP, and in a group of one.
+  HostMail* mail() const { return mail_; }
+  // The group's in its ranks' mail.
+  uint64_t mail_number() const { return mail_number_; }
+  // REQUIRES: size() > 1 and mail() == nullptr.
   ::gloo::transport::Context& context() const { return *context_; }
   // Of the collective that runs; at least `num_bytes`, whatever was there is lost.
   std::byte* Scratch(int64_t num_bytes);
 
-  std::shared_ptr<Task> Post(const CollectiveHeader& header, Run run);
+  // `record`: of the rank's activity, ended with the task.
+  std::shared_ptr<Task> Post(const CommOp& op, int64_t record, Run run);
   // Lets the task go on while its rank does other things.
   void LetGoOn(Task& task);
   // Returns when the task is over; throws what it threw.
@@ -62,6 +67,8 @@ class GlooGroup {
 
   GlooWorld& world_;
   const GlooGroupInfo info_;
+  HostMail* mail_ = nullptr;
+  const uint64_t mail_number_;
   std::shared_ptr<::gloo::transport::Context> context_;
   std::vector<std::byte> scratch_;
   std::mutex mutex_;  // of what follows

@@ -4,44 +4,38 @@
 
 #include <utility>
 
-#include "cost_model/base/error.h"
-
 namespace tessera::engine {
-namespace {
-
-// FNV-1a over the bytes of a number.
-uint64_t Hash(uint64_t hash, uint64_t number) {
-  constexpr uint64_t kPrime = 0x100000001b3;
-  for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (number >> (8 * byte) & 0xff)) * kPrime;
-  return hash;
-}
-
-}  // namespace
-
-uint64_t GlooSlot(GlooTraffic traffic, const CommOp& op, int phase) {
-  const CollectiveHeader& header = op.header;
-  uint64_t hash = 0xcbf29ce484222325;
-  const bool is_header = traffic == GlooTraffic::kHeaders || traffic == GlooTraffic::kMessageHeader;
-  if (!is_header) {
-    hash = Hash(hash, static_cast<uint64_t>(header.count));
-    hash = Hash(hash, static_cast<uint64_t>(header.dtype));
-    hash = Hash(hash, static_cast<uint64_t>(header.kind));
-    hash = Hash(hash, static_cast<uint64_t>(header.op));
-    hash = Hash(hash, static_cast<uint64_t>(header.root));
-    hash = Hash(hash, static_cast<uint64_t>(phase));
-  }
-  // 2 bits of traffic, 30 of number or tag (all-to-alls have -1), 32 of hash.
-  const bool is_collective = op.kind == CommOp::Kind::kCollective;
-  const uint64_t number = static_cast<uint64_t>(is_collective ? op.number : op.tag) & 0x3fffffff;
-  return static_cast<uint64_t>(traffic) << 62 | number << 32 | ((hash ^ hash >> 32) & 0xffffffff);
-}
 
 size_t GlooTransfers::Send(const void* data, int64_t num_bytes, int peer, uint64_t slot) {
+  // Gloo's buffers serve both directions.
   return Post(const_cast<void*>(data), num_bytes, peer, slot, /*is_send=*/true);
+}
+
+void GlooTransfers::SendToAll(const void* data, int64_t num_bytes, uint64_t slot) {
+  // Each rank begins with another peer, so that not all send to one.
+  for (int i = 1; i < group_.size(); ++i) {
+    Send(data, num_bytes, (group_.info().rank + i) % group_.size(), slot);
+  }
 }
 
 size_t GlooTransfers::Receive(void* data, int64_t num_bytes, int peer, uint64_t slot) {
   return Post(data, num_bytes, peer, slot, /*is_send=*/false);
+}
+
+size_t GlooTransfers::ReceiveToRead(int64_t num_bytes, int peer, uint64_t slot) {
+  if (scratch_ == nullptr) {
+    scratch_piece_bytes_ = num_bytes;
+    scratch_ = group_.Scratch(2 * group_.size() * num_bytes);
+    num_read_.resize(static_cast<size_t>(group_.size()));
+  }
+  const int64_t half = num_read_[static_cast<size_t>(peer)]++ % 2;
+  std::byte* const into = scratch_ + (half * group_.size() + peer) * scratch_piece_bytes_;
+  return Receive(into, num_bytes, peer, slot);
+}
+
+const std::byte* GlooTransfers::AwaitToRead(GlooWorld::Wait& wait, size_t transfer) {
+  Await(wait, transfer);
+  return static_cast<const std::byte*>(transfers_.at(transfer).data);
 }
 
 size_t GlooTransfers::Post(void* data, int64_t num_bytes, int peer, uint64_t slot, bool is_send) {
@@ -54,7 +48,7 @@ size_t GlooTransfers::Post(void* data, int64_t num_bytes, int peer, uint64_t slo
     } else {
       buffer->recv(peer, slot);
     }
-    transfers_.push_back({std::move(buffer), peer, is_send});
+    transfers_.push_back({std::move(buffer), peer, is_send, data});
   } catch (const std::exception& error) {
     world.ThrowBroken(group_.info(), op_, group_.world_rank(peer), error.what());
   }
@@ -71,10 +65,6 @@ void GlooTransfers::Await(GlooWorld::Wait& wait, size_t index) {
     group_.world().AwaitReceive(wait, *transfer.buffer, peer);
   }
   transfer.buffer.reset();
-}
-
-void GlooTransfers::AwaitAll(GlooWorld::Wait& wait) {
-  for (size_t i = 0; i < transfers_.size(); ++i) Await(wait, i);
 }
 
 }  // namespace tessera::engine

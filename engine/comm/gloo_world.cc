@@ -5,6 +5,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <algorithm>
 #include <csignal>
 #include <random>
 #include <sstream>
@@ -38,6 +39,15 @@ std::string WithoutPlace(const std::string& text) {
                                                                           : line;
 }
 
+std::unique_ptr<HostMail> MakeMail(int num_ranks, HostLink link) {
+  if (link == HostLink::kTcp) return nullptr;
+  try {
+    return std::make_unique<HostMail>(num_ranks);
+  } catch (const base::SystemError&) {
+    return nullptr;  // then by TCP
+  }
+}
+
 }  // namespace
 
 GlooWorld::Wait::Wait(GlooWorld& world, const GlooGroupInfo& group, const CommOp& op)
@@ -61,7 +71,10 @@ RankWait GlooWorld::Wait::ForPeers() const {
 
 GlooWorld::GlooWorld(const ProcessRank& process, const MeetingPlace& place,
                      const ProcessWorldOptions& options)
-    : process_(process), options_(options) {
+    : process_(process),
+      options_(options),
+      wait_policy_(WaitPolicyFor(process.num_local_ranks.value_or(process.num_ranks))),
+      mail_(MakeMail(process.num_ranks, options.host_link)) {
   std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to peers that may have gone
   const Deadline deadline = DeadlineAfter(options.init_timeout_s);
   std::string message;
@@ -108,14 +121,19 @@ void GlooWorld::MakeDevice() {
   }
 }
 
-std::shared_ptr<::gloo::transport::Context> GlooWorld::Connect(const GlooGroupInfo& group) {
-  const auto size = static_cast<int>(group.world_ranks.size());
+template <typename Act>
+void GlooWorld::WhileConnecting(const GlooGroupInfo& group, const Act& connect) {
   const std::string what = base::Concat("rank ", rank(), " of ", group.name, ": connecting");
-  auto context = device_->createContext(group.rank, size);
-  context->setTimeout(kForever / kGlooConnectFactor);
+  {
+    const std::lock_guard lock(mutex_);
+    connecting_ = {
+        .wait = {.group = group.id, .name = group.name, .world_ranks = group.world_ranks},
+        .what = what,
+        .deadline = DeadlineAfter(options_.init_timeout_s)};
+  }
   std::string problem;
   try {
-    ConnectPairs(group, what, *context);
+    connect();
   } catch (const std::exception& error) {
     problem = error.what();
   }
@@ -123,8 +141,7 @@ std::shared_ptr<::gloo::transport::Context> GlooWorld::Connect(const GlooGroupIn
     const std::lock_guard lock(mutex_);
     connecting_.reset();
   }
-  contexts_.push_back(context);
-  if (problem.empty()) return context;
+  if (problem.empty()) return;
   if (control_->AwaitFailure(kReasonPatienceS)) {
     throw AbortedError(what + " aborted: " + control_->failure()->reason);
   }
@@ -132,39 +149,83 @@ std::shared_ptr<::gloo::transport::Context> GlooWorld::Connect(const GlooGroupIn
   throw base::CommError(control_->failure()->reason);
 }
 
+std::shared_ptr<::gloo::transport::Context> GlooWorld::Connect(const GlooGroupInfo& group) {
+  auto context = device_->createContext(group.rank, static_cast<int>(group.world_ranks.size()));
+  context->setTimeout(kForever / kGlooConnectFactor);
+  contexts_.push_back(context);
+  WhileConnecting(group, [&] { ConnectPairs(group, *context); });
+  return context;
+}
+
+HostMail* GlooWorld::ShareMemory(const GlooGroupInfo& group) {
+  bool is_shared = false;
+  WhileConnecting(group, [&] { is_shared = AllReachAll(group); });
+  return is_shared ? mail_.get() : nullptr;
+}
+
+std::vector<std::string> GlooWorld::Exchange(const GlooGroupInfo& group, const std::string& key,
+                                             const std::string& value) {
+  const auto key_of = [&](int each) { return base::Concat(group.id, '/', key, '/', each); };
+  control_->Set(key_of(group.rank), value);
+  std::vector<std::string> values(group.world_ranks.size(), value);
+  for (int peer = 0; peer < static_cast<int>(values.size()); ++peer) {
+    if (peer == group.rank) continue;
+    const std::optional<std::string> theirs = control_->Get(key_of(peer));
+    if (!theirs) throw base::CommError("another rank has failed");
+    values[static_cast<size_t>(peer)] = *theirs;
+  }
+  return values;
+}
+
+// Every rank comes to the same answer.
+bool GlooWorld::AllReachAll(const GlooGroupInfo& group) {
+  const std::string kNone = "none";
+  const std::string kYes = "yes";
+  const std::vector<std::string> tickets =
+      Exchange(group, "memory", mail_ == nullptr ? kNone : mail_->ticket());
+  for (const std::string& ticket : tickets) {
+    if (ticket == kNone || SharedFile::HostOf(ticket) != SharedFile::HostOf(tickets.front())) {
+      return false;
+    }
+  }
+  std::string answer = kYes;
+  try {
+    for (size_t peer = 0; peer < tickets.size(); ++peer) {
+      if (static_cast<int>(peer) == group.rank) continue;
+      mail_->Open(group.world_ranks[peer], tickets[peer], rank());
+    }
+  } catch (const base::SystemError&) {
+    answer = kNone;  // as between containers
+  }
+  const std::vector<std::string> answers = Exchange(group, "reached", answer);
+  return std::count(answers.begin(), answers.end(), kYes) ==
+         static_cast<std::ptrdiff_t>(answers.size());
+}
+
 // Each pair of ranks has a connection of the group's own; its address is told under the group's id.
-void GlooWorld::ConnectPairs(const GlooGroupInfo& group, const std::string& what,
-                             ::gloo::transport::Context& context) {
+void GlooWorld::ConnectPairs(const GlooGroupInfo& group, ::gloo::transport::Context& context) {
   std::vector<char> addresses;
   size_t address_bytes = 0;
-  const auto for_each_peer = [&](const auto& act) {
-    for (int peer = 0; peer < context.size; ++peer) {
-      if (peer != context.rank) act(peer);
-    }
-  };
-  for_each_peer([&](int peer) {
+  for (int peer = 0; peer < context.size; ++peer) {
+    if (peer == context.rank) continue;
     const std::vector<char> address = context.createPair(peer)->address().bytes();
     address_bytes = address.size();
     addresses.insert(addresses.end(), address.begin(), address.end());
-  });
+  }
   {
     const std::lock_guard lock(mutex_);
-    connecting_ = {
-        .context = &context,
-        .wait = {.group = group.id, .name = group.name, .world_ranks = group.world_ranks},
-        .what = what,
-        .deadline = DeadlineAfter(options_.init_timeout_s)};
+    connecting_->context = &context;
   }
-  const auto key_of = [&](int rank) { return base::Concat(group.id, '/', rank); };
-  control_->Set(key_of(context.rank), {addresses.begin(), addresses.end()});
-  for_each_peer([&](int peer) {
-    const std::optional<std::string> theirs = control_->Get(key_of(peer));
-    if (!theirs) throw base::CommError("another rank has failed");
+  const std::vector<std::string> all =
+      Exchange(group, "addresses", {addresses.begin(), addresses.end()});
+  for (int peer = 0; peer < context.size; ++peer) {
+    if (peer == context.rank) continue;
     // Without one for a rank itself.
     const int place = context.rank - (context.rank > peer ? 1 : 0);
-    const auto begin = theirs->begin() + static_cast<std::ptrdiff_t>(place * address_bytes);
+    const auto begin =
+        all[static_cast<size_t>(peer)].begin() + static_cast<std::ptrdiff_t>(place * address_bytes);
     context.getPair(peer)->connect({begin, begin + static_cast<std::ptrdiff_t>(address_bytes)});
-  });
+  }
 }
 
 std::string GlooWorld::Describe(const GlooGroupInfo& group, const CommOp& op) const {
@@ -175,10 +236,8 @@ std::string GlooWorld::Describe(const GlooGroupInfo& group, const CommOp& op) co
 
 std::string GlooWorld::RecordNote() {
   std::call_once(is_recorded_, [&] {
-    if (options_.record_folder.empty()) return;
-    const std::string path = FlightRecordPath(options_.record_folder, rank());
-    const bool is_written = activity_.WriteFlightRecord(path, rank(), control_->failure()->reason);
-    record_note_ = base::Concat(is_written ? " (last operations: " : " (cannot write ", path, ')');
+    record_note_ =
+        RecordFailure(activity_, options_.record_folder, rank(), control_->failure()->reason);
   });
   return record_note_;
 }
@@ -242,13 +301,14 @@ void GlooWorld::Leave() {
 
 void GlooWorld::OnFailure(const ControlFailure& /*failure*/) {
   RecordNote();
+  if (mail_ != nullptr) mail_->bell().NotifyAll();
   const std::lock_guard lock(mutex_);
   for (Wait* const wait : waits_) {
     if (wait->buffer_ == nullptr) continue;
     wait->buffer_->abortWaitRecv();
     wait->buffer_->abortWaitSend();
   }
-  if (!connecting_) return;
+  if (!connecting_ || connecting_->context == nullptr) return;
   ::gloo::transport::Context& context = *connecting_->context;
   for (int peer = 0; peer < context.size; ++peer) {
     if (peer != context.rank) context.getPair(peer)->close();

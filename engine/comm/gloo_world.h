@@ -13,6 +13,7 @@
 
 #include "engine/comm/control_client.h"
 #include "engine/comm/control_server.h"
+#include "engine/comm/host_mail.h"
 #include "engine/comm/process_world.h"
 #include "engine/comm/rank_activity.h"
 
@@ -69,7 +70,10 @@ class GlooWorld {
   const ProcessWorldOptions& options() const { return options_; }
   RankActivity& activity() { return activity_; }
 
-  // Connects the ranks of a group with each other. Collective over them.
+  // Through which the ranks of a group talk; null where they are not all on one host, one of them
+  // does not reach another's memory, or TCP was asked for. Collective over them.
+  HostMail* ShareMemory(const GlooGroupInfo& group);
+  // Connects the ranks of a group with each other by TCP. Collective over them.
   std::shared_ptr<::gloo::transport::Context> Connect(const GlooGroupInfo& group);
 
   // Ends every wait of every rank.
@@ -90,15 +94,24 @@ class GlooWorld {
   void AwaitSend(Wait& wait, ::gloo::transport::UnboundBuffer& buffer, int world_peer);
   void AwaitReceive(Wait& wait, ::gloo::transport::UnboundBuffer& buffer, int world_peer);
 
+  // Returns once `ready()`, about mail; throws base::CommError when the run fails.
+  template <typename Ready>
+  void AwaitMail(Wait& wait, const Ready& ready) {
+    constexpr std::chrono::hours kForever(24 * 30);  // the world ends waits
+    const WaitResult result = mail_->bell().Await(wait_policy_, EventCount::Clock::now() + kForever,
+                                                  ready, [&] { return failed(); });
+    if (result != WaitResult::kReady) ThrowFailed(wait.group_, wait.op_);
+  }
+
   // Waits until every rank has come here, or the run has failed.
   void Leave();
 
  private:
-  // A group whose pairs are being connected, and which a failure must close.
+  // A group that is being connected.
   struct Connecting {
-    ::gloo::transport::Context* context = nullptr;
-    RankWait wait;     // for all ranks of the group, its number 0
-    std::string what;  // "rank 1 of world: connecting"
+    ::gloo::transport::Context* context = nullptr;  // whose pairs a failure must close
+    RankWait wait;                                  // for all ranks of the group, its number 0
+    std::string what;                               // "rank 1 of world: connecting"
     Deadline deadline;
   };
 
@@ -106,8 +119,16 @@ class GlooWorld {
   void Await(Wait& wait, ::gloo::transport::UnboundBuffer& buffer, int world_peer,
              const WaitFor& wait_for);
   void MakeDevice();
-  void ConnectPairs(const GlooGroupInfo& group, const std::string& what,
-                    ::gloo::transport::Context& context);
+  // Runs `connect`, which a failure or the initial timeout ends; throws what there is to say where
+  // that fails.
+  template <typename Act>
+  void WhileConnecting(const GlooGroupInfo& group, const Act& connect);
+  void ConnectPairs(const GlooGroupInfo& group, ::gloo::transport::Context& context);
+  // Waits for what each other rank of the group sets under `key`, after setting `value`; by rank in
+  // the group.
+  std::vector<std::string> Exchange(const GlooGroupInfo& group, const std::string& key,
+                                    const std::string& value);
+  bool AllReachAll(const GlooGroupInfo& group);
   void OnFailure(const ControlFailure& failure);
   void OnLeft(int rank, const RankProgress& progress);
   void OnTick();
@@ -117,8 +138,10 @@ class GlooWorld {
 
   const ProcessRank process_;
   const ProcessWorldOptions options_;
+  const WaitPolicy wait_policy_;
   std::unique_ptr<ControlServer> server_;  // of rank 0
   RankActivity activity_;
+  std::unique_ptr<HostMail> mail_;  // null where TCP was asked for, or the host gives no memory
   std::shared_ptr<::gloo::transport::Device> device_;
   // Kept until all ranks have left: a connection that closes may drop what is under way.
   std::vector<std::shared_ptr<::gloo::transport::Context>> contexts_;

@@ -40,6 +40,7 @@ class NcclCommunicator final : public Communicator {
   // Waits on the host for the other ranks: for the start of a run.
   std::unique_ptr<Communicator> Split(int color, int key, const std::string& name) override;
   void Abort(const std::string& reason) override;
+  void BeginStep(int64_t step) override { group_->world().set_step(step); }
 
  protected:
   std::unique_ptr<CommHandle> DoAllReduce(const void* input, void* output, int64_t count,

@@ -6,9 +6,9 @@ namespace tessera::engine {
 
 bool HasProcessWorld() { return false; }
 
-std::unique_ptr<ProcessCommunicator> JoinProcessWorld(const ProcessRank& /*process*/,
-                                                      const MeetingPlace& /*place*/,
-                                                      const ProcessWorldOptions& /*options*/) {
+std::unique_ptr<Communicator> JoinProcessWorld(const ProcessRank& /*process*/,
+                                               const MeetingPlace& /*place*/,
+                                               const ProcessWorldOptions& /*options*/) {
   throw base::ConfigError("--comm", "", "gloo",
                           "thread: this is a build without Gloo (package libgloo-dev)");
 }

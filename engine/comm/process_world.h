@@ -1,4 +1,5 @@
-// The `gloo` backend: ranks are processes, on one host or many, that talk over TCP.
+// The `gloo` backend: ranks are processes, on one host or many, that talk over TCP, and through
+// shared memory where all ranks of a group are on one host.
 //
 // Two files define these functions; CMake picks gloo_communicator.cc where Gloo is installed,
 // and no_process_world.cc elsewhere.
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/host_link.h"
 #include "engine/comm/launch_environment.h"
 
 namespace tessera::engine {
@@ -19,14 +21,9 @@ struct ProcessWorldOptions {
   // different calls come out when they time out.
   bool checks_calls = false;
   std::string interface;  // of the network; "" for the one by which rank 0 is reached
+  HostLink host_link = HostLink::kShared;
   // Where a failed run's ranks write their last operations; nothing for nowhere.
   std::string record_folder;
-};
-
-class ProcessCommunicator : public Communicator {
- public:
-  // The step that failures name from now on.
-  virtual void BeginStep(int64_t step) = 0;
 };
 
 // Whether this build has Gloo.
@@ -36,8 +33,8 @@ bool HasProcessWorld();
 // rank's; splits of it must go before it. When it goes it waits for the other ranks to finish as
 // well, unless the run has failed. Ignores SIGPIPE in the process from now on. Throws
 // base::CommError naming who has not come, base::ConfigError in a build without Gloo.
-std::unique_ptr<ProcessCommunicator> JoinProcessWorld(const ProcessRank& process,
-                                                      const MeetingPlace& place,
-                                                      const ProcessWorldOptions& options);
+std::unique_ptr<Communicator> JoinProcessWorld(const ProcessRank& process,
+                                               const MeetingPlace& place,
+                                               const ProcessWorldOptions& options);
 
 }  // namespace tessera::engine

@@ -82,4 +82,12 @@ bool RankActivity::WriteFlightRecord(const std::string& path, int rank,
   return recorder_.Write(path, rank, reason);
 }
 
+std::string RecordFailure(const RankActivity& activity, const std::string& folder, int rank,
+                          const std::string& reason) {
+  if (folder.empty()) return "";
+  const std::string path = FlightRecordPath(folder, rank);
+  const bool is_written = activity.WriteFlightRecord(path, rank, reason);
+  return base::Concat(is_written ? " (last operations: " : " (cannot write ", path, ')');
+}
+
 }  // namespace tessera::engine

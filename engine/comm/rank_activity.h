@@ -46,4 +46,9 @@ class RankActivity {
   FlightRecorder recorder_;
 };
 
+// Writes the flight record of a failed run's rank into `folder`, nowhere if that is "". Returns
+// what the rank's message ends with: " (last operations: PATH)", or "".
+std::string RecordFailure(const RankActivity& activity, const std::string& folder, int rank,
+                          const std::string& reason);
+
 }  // namespace tessera::engine

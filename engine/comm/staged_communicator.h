@@ -36,6 +36,7 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<CommHandle> GroupEndAsync() override;
   std::unique_ptr<Communicator> Split(int color, int key, const std::string& name) override;
   void Abort(const std::string& reason) override { inner_.Abort(reason); }
+  void BeginStep(int64_t step) override { inner_.BeginStep(step); }
   double blocked_s() const override { return blocked_s_; }
 
  protected:

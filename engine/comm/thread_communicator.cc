@@ -1,239 +1,143 @@
 #include "engine/comm/thread_communicator.h"
 
-#include <cstring>
 #include <utility>
 
 #include "cost_model/base/check.h"
-#include "engine/comm/blocked_timer.h"
-#include "engine/comm/done_handle.h"
 
 namespace tessera::engine {
 namespace {
 
-using base::DType;
-using base::ReduceOp;
-
-std::string ToString(const Envelope& envelope) {
-  return base::Concat(envelope.count, ' ', base::ToString(envelope.dtype));
+Envelope EnvelopeOf(const CommOp& op) {
+  return {.tag = op.tag, .dtype = op.header.dtype, .count = op.header.count};
 }
 
 }  // namespace
 
 class ThreadCommunicator::CollectiveHandle final : public CommHandle {
  public:
-  CollectiveHandle(ThreadCommunicator& comm, int64_t number) : comm_(comm), number_(number) {}
+  CollectiveHandle(ThreadCommunicator& comm, int64_t number, int64_t record)
+      : comm_(comm), number_(number), record_(record) {}
   ~CollectiveHandle() override {
     if (!waited_) comm_.group_.Abandon(comm_.rank_, number_);
   }
   void Wait() override {
     if (std::exchange(waited_, true)) return;
-    const BlockedTimer timer(comm_.blocked_s_);
+    const BlockedTimer timer = comm_.TimeBlocked();
     comm_.group_.Wait(comm_.rank_, number_);
+    comm_.activity().End(record_);
   }
 
  private:
   ThreadCommunicator& comm_;
   const int64_t number_;
+  const int64_t record_;
   bool waited_ = false;
 };
 
 class ThreadCommunicator::SendHandle final : public CommHandle {
  public:
-  SendHandle(ThreadCommunicator& comm, int peer, const Envelope& envelope, const void* data)
-      : comm_(comm), peer_(peer), mailbox_(comm.group_.mailbox(comm.rank_, peer)) {
-    send_.envelope = envelope;
-    send_.data = data;
-    comm_.CheckFits(send_, peer_, mailbox_.Post(send_));
+  SendHandle(ThreadCommunicator& comm, const Call& call)
+      : comm_(comm), call_(call), mailbox_(comm.group_.mailbox(comm.rank_, call.peer)) {
+    send_.envelope = EnvelopeOf(call.op);
+    send_.data = call.input;
+    comm_.CheckFits(call.op, mailbox_.Post(send_));
   }
-  ~SendHandle() override { comm_.AbandonTransfer(send_, mailbox_, peer_); }
+  ~SendHandle() override { comm_.AbandonTransfer(call_.op, send_, mailbox_); }
   void Wait() override {
-    const BlockedTimer timer(comm_.blocked_s_);
+    const BlockedTimer timer = comm_.TimeBlocked();
     if (!comm_.group_.world().options().rendezvous_sends) mailbox_.Buffer(send_);
-    comm_.AwaitTransfer(send_, mailbox_, peer_);
+    comm_.AwaitTransfer(call_.op, send_, mailbox_);
+    comm_.activity().End(call_.record);
   }
 
  private:
   ThreadCommunicator& comm_;
-  const int peer_;
+  const Call call_;
   Mailbox& mailbox_;
   PendingSend send_;
 };
 
 class ThreadCommunicator::RecvHandle final : public CommHandle {
  public:
-  RecvHandle(ThreadCommunicator& comm, int peer, const Envelope& envelope, void* data)
-      : comm_(comm), peer_(peer), mailbox_(comm.group_.mailbox(peer, comm.rank_)) {
-    recv_.envelope = envelope;
-    recv_.data = data;
-    comm_.CheckFits(recv_, peer_, mailbox_.Post(recv_));
+  RecvHandle(ThreadCommunicator& comm, const Call& call)
+      : comm_(comm), call_(call), mailbox_(comm.group_.mailbox(call.peer, comm.rank_)) {
+    recv_.envelope = EnvelopeOf(call.op);
+    recv_.data = call.output;
+    comm_.CheckFits(call.op, mailbox_.Post(recv_));
   }
-  ~RecvHandle() override { comm_.AbandonTransfer(recv_, mailbox_, peer_); }
+  ~RecvHandle() override { comm_.AbandonTransfer(call_.op, recv_, mailbox_); }
   void Wait() override {
-    const BlockedTimer timer(comm_.blocked_s_);
-    comm_.AwaitTransfer(recv_, mailbox_, peer_);
+    const BlockedTimer timer = comm_.TimeBlocked();
+    comm_.AwaitTransfer(call_.op, recv_, mailbox_);
+    comm_.activity().End(call_.record);
   }
 
  private:
   ThreadCommunicator& comm_;
-  const int peer_;
+  const Call call_;
   Mailbox& mailbox_;
   PendingRecv recv_;
 };
 
-class ThreadCommunicator::GroupHandle final : public CommHandle {
- public:
-  explicit GroupHandle(std::vector<std::unique_ptr<CommHandle>> handles)
-      : handles_(std::move(handles)) {}
-  void Wait() override {
-    for (const auto& handle : std::exchange(handles_, {})) handle->Wait();
-  }
-
- private:
-  std::vector<std::unique_ptr<CommHandle>> handles_;
-};
-
-std::unique_ptr<CommHandle> ThreadCommunicator::Post(const CollectiveHeader& header,
-                                                     const void* input, void* output) {
-  if (size() == 1) {
-    const int64_t num_bytes = header.count * SizeBytes(header.dtype);
-    if (input != output && num_bytes > 0) std::memcpy(output, input, num_bytes);
-    return std::make_unique<DoneHandle>();
-  }
-  const BlockedTimer timer(blocked_s_);
-  ++num_posted_;
-  group_.Post(rank_, num_posted_, header, input, output);
-  return std::make_unique<CollectiveHandle>(*this, num_posted_);
+std::unique_ptr<CommHandle> ThreadCommunicator::PostCollective(const Call& call) {
+  group_.Post(rank_, call.op.number, call.op.header, call.input, call.output);
+  return std::make_unique<CollectiveHandle>(*this, call.op.number, call.record);
 }
 
-std::unique_ptr<CommHandle> ThreadCommunicator::DoAllReduce(const void* input, void* output,
-                                                            int64_t count, DType dtype,
-                                                            ReduceOp op) {
-  const CollectiveHeader header = {
-      .kind = CollectiveKind::kAllReduce, .dtype = dtype, .op = op, .count = count};
-  return Post(header, input, output);
-}
-
-std::unique_ptr<CommHandle> ThreadCommunicator::DoReduceScatter(const void* input, void* output,
-                                                                int64_t count, DType dtype,
-                                                                ReduceOp op) {
-  const CollectiveHeader header = {
-      .kind = CollectiveKind::kReduceScatter, .dtype = dtype, .op = op, .count = count};
-  return Post(header, input, output);
-}
-
-std::unique_ptr<CommHandle> ThreadCommunicator::DoAllGather(const void* input, void* output,
-                                                            int64_t count, DType dtype) {
-  return Post({.kind = CollectiveKind::kAllGather, .dtype = dtype, .count = count}, input, output);
-}
-
-void ThreadCommunicator::DoBroadcast(void* data, int64_t count, DType dtype, int root) {
-  const CollectiveHeader header = {
-      .kind = CollectiveKind::kBroadcast, .dtype = dtype, .root = root, .count = count};
-  Post(header, data, data)->Wait();
-}
-
-void ThreadCommunicator::DoAllToAll(const void* input, void* output, int64_t count, DType dtype) {
-  Post({.kind = CollectiveKind::kAllToAll, .dtype = dtype, .count = count}, input, output)->Wait();
-}
-
-void ThreadCommunicator::DoBarrier() {
-  Post({.kind = CollectiveKind::kBarrier}, nullptr, nullptr)->Wait();
+std::unique_ptr<CommHandle> ThreadCommunicator::PostMessage(const Call& call) {
+  if (call.op.kind == CommOp::Kind::kSend) return std::make_unique<SendHandle>(*this, call);
+  return std::make_unique<RecvHandle>(*this, call);
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::Split(int color, int key,
                                                         const std::string& name) {
   SplitRequest request = {.color = color, .key = key, .name = name};
-  ++num_posted_;
-  const BlockedTimer timer(blocked_s_);
-  group_.Post(rank_, num_posted_, {.kind = CollectiveKind::kSplit}, nullptr, &request);
-  CollectiveHandle(*this, num_posted_).Wait();
+  Call call = {.output = &request};
+  call.op = {.kind = CommOp::Kind::kCollective, .header = {.kind = CollectiveKind::kSplit}};
+  call.record = Begin(call.op);
+  PostCollective(call)->Wait();
   if (request.group == nullptr) return nullptr;
-  return std::make_unique<ThreadCommunicator>(*request.group, request.rank);
+  return std::make_unique<ThreadCommunicator>(*request.group, request.rank, activity());
 }
 
 void ThreadCommunicator::Abort(const std::string& reason) { group_.world().Abort(reason); }
 
-std::unique_ptr<CommHandle> ThreadCommunicator::DoSend(const void* data, int64_t count, DType dtype,
-                                                       int peer, int tag) {
-  const Envelope envelope = {.tag = tag, .dtype = dtype, .count = count};
-  if (!in_group_) return std::make_unique<SendHandle>(*this, peer, envelope, data);
-  grouped_sends_.push_back({peer, envelope, data});
-  return nullptr;
+std::string ThreadCommunicator::Describe(const CommOp& op) const {
+  return base::Concat(group_.Describe(rank_), ": ", TitleOf(op));
 }
 
-std::unique_ptr<CommHandle> ThreadCommunicator::DoRecv(void* data, int64_t count, DType dtype,
-                                                       int peer, int tag) {
-  const Envelope envelope = {.tag = tag, .dtype = dtype, .count = count};
-  if (!in_group_) return std::make_unique<RecvHandle>(*this, peer, envelope, data);
-  grouped_receives_.push_back({peer, envelope, data});
-  return nullptr;
-}
-
-void ThreadCommunicator::GroupStart() {
-  TESSERA_CHECK(!in_group_, name(), ": GroupStart inside a group");
-  in_group_ = true;
-}
-
-std::unique_ptr<CommHandle> ThreadCommunicator::GroupEndAsync() {
-  TESSERA_CHECK(in_group_, name(), ": GroupEnd without GroupStart");
-  in_group_ = false;
-  std::vector<std::unique_ptr<CommHandle>> handles;
-  // Receives first: by the time they are done, the peers have mostly taken the sends themselves,
-  // which saves the copies.
-  for (const auto& [peer, envelope, data] : std::exchange(grouped_receives_, {})) {
-    handles.push_back(std::make_unique<RecvHandle>(*this, peer, envelope, data));
-  }
-  for (const auto& [peer, envelope, data] : std::exchange(grouped_sends_, {})) {
-    handles.push_back(std::make_unique<SendHandle>(*this, peer, envelope, data));
-  }
-  return std::make_unique<GroupHandle>(std::move(handles));
-}
-
-std::string ThreadCommunicator::Describe(const PendingSend& send, int peer) const {
-  return base::Concat(group_.Describe(rank_), ": send to rank ", group_.world_rank(peer), ", tag ",
-                      send.envelope.tag);
-}
-
-std::string ThreadCommunicator::Describe(const PendingRecv& recv, int peer) const {
-  return base::Concat(group_.Describe(rank_), ": receive from rank ", group_.world_rank(peer),
-                      ", tag ", recv.envelope.tag);
-}
-
-template <typename Pending>
-void ThreadCommunicator::CheckFits(const Pending& mine, int peer,
-                                   const std::optional<Envelope>& other) {
+void ThreadCommunicator::CheckFits(const CommOp& mine, const std::optional<Envelope>& other) {
   if (!other) return;
-  const std::string reason = base::Concat(Describe(mine, peer), ": ", ToString(mine.envelope),
-                                          " here, ", ToString(*other), " there");
+  const std::string reason =
+      base::Concat(Describe(mine), ": ", ShapeOf(mine), " here, ", other->count, ' ',
+                   base::ToString(other->dtype), " there");
   group_.world().Abort(reason);
   throw base::CommError(reason);
 }
 
 template <typename Pending>
-void ThreadCommunicator::AwaitTransfer(Pending& pending, Mailbox& mailbox, int peer) {
+void ThreadCommunicator::AwaitTransfer(const CommOp& op, Pending& pending, Mailbox& mailbox) {
   ThreadWorldState& world = group_.world();
-  const int world_peer = group_.world_rank(peer);
   const auto ready = [&] { return pending.done.load(std::memory_order_acquire); };
-  const auto interrupted = [&] { return world.aborted() || world.HasEnded(world_peer); };
+  const auto interrupted = [&] { return world.aborted() || world.HasEnded(op.peer); };
   const WaitResult result =
       mailbox.event().Await(world.wait_policy(), world.Deadline(), ready, interrupted);
   const bool is_lost = result != WaitResult::kReady && mailbox.Withdraw(pending);
-  if (world.aborted()) world.ThrowAborted(Describe(pending, peer));
+  if (world.aborted()) world.ThrowAborted(Describe(op));
   if (!is_lost) return;
   const std::string reason =
       result == WaitResult::kTimedOut
-          ? base::Concat(Describe(pending, peer), " timed out after ", world.options().timeout_s,
-                         " s; rank ", world_peer, " has not posted its end")
-          : base::Concat(Describe(pending, peer), " cannot complete; rank ", world_peer,
-                         " has ended without it");
+          ? base::Concat(Describe(op), " timed out after ", world.options().timeout_s, " s; rank ",
+                         op.peer, " has not posted its end")
+          : base::Concat(Describe(op), " cannot complete; rank ", op.peer, " has ended without it");
   world.Abort(reason);
   throw base::CommError(reason);
 }
 
 template <typename Pending>
-void ThreadCommunicator::AbandonTransfer(Pending& pending, Mailbox& mailbox, int peer) {
+void ThreadCommunicator::AbandonTransfer(const CommOp& op, Pending& pending, Mailbox& mailbox) {
   if (pending.done.load(std::memory_order_acquire) || !mailbox.Withdraw(pending)) return;
-  group_.world().Abort(base::Concat(Describe(pending, peer), " was given up"));
+  group_.world().Abort(base::Concat(Describe(op), " was given up"));
 }
 
 }  // namespace tessera::engine

@@ -14,6 +14,8 @@ struct ThreadWorldOptions {
   // A send blocks until its receive is posted, as NCCL's may: what tests use to show that an order
   // of sends and receives never deadlocks. Otherwise a send returns at once from a buffered copy.
   bool rendezvous_sends = false;
+  // Where the ranks of a failed run write their last operations; nothing for nowhere.
+  std::string record_folder;
 };
 
 // Runs body(world communicator) once per rank, each on a thread of its own, and joins them. When a

@@ -30,6 +30,7 @@ class ThreadWorldState {
   ThreadWorldState(const ThreadWorldState&) = delete;
   ThreadWorldState& operator=(const ThreadWorldState&) = delete;
 
+  int num_ranks() const { return static_cast<int>(ended_.size()); }
   const ThreadWorldOptions& options() const { return options_; }
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   EventCount::Clock::time_point Deadline() const;

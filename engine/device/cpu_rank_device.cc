@@ -7,7 +7,7 @@
 namespace tessera::engine {
 namespace {
 
-class CpuRankDevice : public RankDevice {
+class CpuRankDevice final : public RankDevice {
  public:
   CpuRankDevice(int num_threads, Communicator& host_world)
       : backend_(kernels::MakeCpuBackend(num_threads)), world_(host_world) {}
@@ -17,17 +17,6 @@ class CpuRankDevice : public RankDevice {
  private:
   std::unique_ptr<kernels::Backend> backend_;
   Communicator& world_;
-};
-
-// Of a rank that is a process.
-class CpuProcessDevice final : public CpuRankDevice {
- public:
-  CpuProcessDevice(int num_threads, ProcessCommunicator& host_world)
-      : CpuRankDevice(num_threads, host_world), process_world_(host_world) {}
-  void BeginStep(int64_t step) override { process_world_.BeginStep(step); }
-
- private:
-  ProcessCommunicator& process_world_;
 };
 
 }  // namespace
@@ -41,14 +30,14 @@ std::unique_ptr<RankDevice> MakeCpuRankDevice(const DeviceOptions& options,
   return std::make_unique<CpuRankDevice>(options.threads_per_rank, host_world);
 }
 
-std::unique_ptr<ProcessCommunicator> JoinHostWorld(const DeviceOptions& options,
-                                                   const ProcessRank& process,
-                                                   const MeetingPlace& place) {
+std::unique_ptr<Communicator> JoinHostWorld(const DeviceOptions& options,
+                                            const ProcessRank& process, const MeetingPlace& place) {
   return JoinProcessWorld(process, place,
                           {.init_timeout_s = options.init_timeout_s,
                            .timeout_s = options.timeout_s,
                            .checks_calls = options.checks_calls,
                            .interface = options.interface,
+                           .host_link = options.host_link,
                            .record_folder = options.record_folder});
 }
 
@@ -56,7 +45,7 @@ ProcessDevice JoinCpuProcesses(const DeviceOptions& options, const ProcessRank& 
                                const MeetingPlace& place) {
   ProcessDevice joined;
   auto host_world = JoinHostWorld(options, process, place);
-  joined.device = std::make_unique<CpuProcessDevice>(options.threads_per_rank, *host_world);
+  joined.device = std::make_unique<CpuRankDevice>(options.threads_per_rank, *host_world);
   joined.host_world = std::move(host_world);
   return joined;
 }

@@ -13,9 +13,8 @@ std::unique_ptr<RankDevice> MakeCpuRankDevice(const DeviceOptions& options,
                                               Communicator& host_world);
 
 // The host world of ranks that are processes and talk by Gloo. Collective over them.
-std::unique_ptr<ProcessCommunicator> JoinHostWorld(const DeviceOptions& options,
-                                                   const ProcessRank& process,
-                                                   const MeetingPlace& place);
+std::unique_ptr<Communicator> JoinHostWorld(const DeviceOptions& options,
+                                            const ProcessRank& process, const MeetingPlace& place);
 // What JoinProcesses gives for DeviceKind::kCpu.
 ProcessDevice JoinCpuProcesses(const DeviceOptions& options, const ProcessRank& process,
                                const MeetingPlace& place);

@@ -61,18 +61,6 @@ class StagedCudaDevice : public RankDevice {
   StagedCommunicator world_;
 };
 
-// Of a rank that is a process and has no NCCL.
-class StagedProcessDevice final : public StagedCudaDevice {
- public:
-  StagedProcessDevice(const kernels::cuda::CudaBackendOptions& options,
-                      ProcessCommunicator& host_world)
-      : StagedCudaDevice(options, host_world), process_world_(host_world) {}
-  void BeginStep(int64_t step) override { process_world_.BeginStep(step); }
-
- private:
-  ProcessCommunicator& process_world_;
-};
-
 class NcclCudaDevice final : public RankDevice {
  public:
   struct Place {
@@ -105,7 +93,6 @@ class NcclCudaDevice final : public RankDevice {
   Communicator& world() override { return *world_; }
   DeviceInfo Info() const override { return InfoOf(backend_); }
   base::OpObserver* op_ranges() override { return op_ranges_.get(); }
-  void BeginStep(int64_t step) override { nccl_.set_step(step); }
 
  private:
   CudaBackend backend_;
@@ -145,7 +132,7 @@ ProcessDevice JoinProcesses(const DeviceOptions& options, const ProcessRank& pro
   if (options.comm == CommKind::kGloo) {
     ProcessDevice joined;
     auto host_world = JoinHostWorld(options, process, place);
-    joined.device = std::make_unique<StagedProcessDevice>(
+    joined.device = std::make_unique<StagedCudaDevice>(
         kernels::cuda::CudaBackendOptions{
             .device = process.local_rank.value_or(process.rank) % num_devices,
             .deterministic = options.deterministic},

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/host_link.h"
 #include "engine/comm/launch_environment.h"
 #include "kernels/backend.h"
 
@@ -32,6 +33,7 @@ struct DeviceOptions {
   double init_timeout_s = 60;  // until all have met
   bool checks_calls = false;   // see ProcessWorldOptions
   std::string interface;
+  HostLink host_link = HostLink::kShared;
   std::string record_folder;
   bool deterministic = false;  // the same bits in every run: CPUs give them in any case
 };
@@ -56,8 +58,6 @@ class RankDevice {
   virtual bool comm_blocks_host() const { return false; }
   // Shows operations to the device's own profilers; null where there are none.
   virtual base::OpObserver* op_ranges() { return nullptr; }
-  // The step that failures name from now on.
-  virtual void BeginStep(int64_t /*step*/) {}
 };
 
 // Whether this executable was built for such devices.

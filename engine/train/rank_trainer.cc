@@ -127,7 +127,7 @@ RankTrainer::RankTrainer(const spec::Plan& plan, RankDevice& device, Communicato
 StepResult RankTrainer::Step(bool stop_requested) {
   using spec::PhaseKind;
   StepResult result{.step = step_ + 1};
-  device_.BeginStep(result.step);
+  device_.world().BeginStep(result.step);
   dropout_.step = result.step;
   SetBatch();
   marks_ = {};

@@ -38,6 +38,7 @@ DeviceOptions DeviceOptionsOf(const TrainOptions& options, int num_threads) {
           .init_timeout_s = options.init_timeout_s,
           .checks_calls = options.checks_calls,
           .interface = options.interface,
+          .host_link = options.host_link,
           .record_folder = options.record_folder,
           .deterministic = options.deterministic};
 }
@@ -331,7 +332,8 @@ TrainReport RunTraining(const TrainOptions& wanted, const TrainCallbacks& callba
   // Asked for here, where no thread is bound yet.
   const int num_threads = ThreadsPerRank(options.plan, options.plan.num_devices);
   TrainReport report;
-  RunThreadRanks(options.plan.num_devices, {.timeout_s = options.timeout_s},
+  RunThreadRanks(options.plan.num_devices,
+                 {.timeout_s = options.timeout_s, .record_folder = options.record_folder},
                  [&](Communicator& world) {
                    BindToOwnCores(world.rank(), world.size(), num_threads);
                    const auto device = MakeRankDevice(DeviceOptionsOf(options, num_threads), world);

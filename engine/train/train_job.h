@@ -54,6 +54,7 @@ struct TrainOptions {
   bool checks_calls = false;   // of these: compare what they call before each operation
   std::string record_folder;   // where they write their last operations when the run fails
   std::string interface;       // of the network that they talk through; "" for any
+  HostLink host_link = HostLink::kShared;
   bool deterministic = false;  // the same bits in every run, also of libraries on the GPU
   ValidationOptions validation;
   GuardOptions guard;

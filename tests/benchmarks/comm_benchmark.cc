@@ -1,116 +1,76 @@
-// Times the thread backend's operations by size and number of ranks, beside the rate at which the
-// same threads copy memory: the most that any of them could reach.
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstring>
-#include <functional>
-#include <vector>
-
-#include "engine/comm/communicator.h"
+// Times collectives and messages between ranks of one host: comm_benchmark LIBRARY RANKS, a line
+// for each operation and size. scripts/bench_comm.sh makes a table of several runs. LIBRARY is
+//
+//   thread      ranks are threads
+//   shm, tcp    ranks are processes, over shared memory or Gloo's connections
+#include "engine/comm/process_world.h"
 #include "engine/comm/thread_world.h"
+#include "tests/benchmarks/comm_timing.h"
 
 namespace tessera::engine {
 namespace {
 
 using base::DType;
 using base::ReduceOp;
-using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kSizesBytes[] = {1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20};
-constexpr int kNumBatches = 7;
-constexpr double kBatchBytes = 64 << 20;  // a batch repeats a small operation
+class OurLink final : public TimedLink {
+ public:
+  explicit OurLink(Communicator& world) : world_(world) {}
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
+  void Barrier() override { world_.Barrier(); }
+  void AllReduce(const float* input, float* output, int64_t count) override {
+    world_.AllReduce(input, output, count, DType::kFloat32, ReduceOp::kSum);
+  }
+  void ReduceScatter(float* input, float* output, int64_t count) override {
+    world_.ReduceScatter(input, output, count / size(), DType::kFloat32, ReduceOp::kSum);
+  }
+  void AllGather(const float* input, float* output, int64_t count) override {
+    world_.AllGather(input, output, count / size(), DType::kFloat32);
+  }
+  void Send(const float* data, int64_t count, int peer) override {
+    world_.Send(data, count, DType::kFloat32, peer, 0);
+  }
+  void Receive(float* data, int64_t count, int peer) override {
+    world_.Recv(data, count, DType::kFloat32, peer, 0);
+  }
 
-struct Buffers {
-  std::vector<float> a;
-  std::vector<float> b;
+ private:
+  Communicator& world_;
 };
-using Operation = std::function<void(Communicator&, Buffers&, int64_t num_elements)>;
 
-struct Row {
-  const char* name;
-  Operation run;
-};
-
-// Median over batches of the time of one operation. [s]
-double MedianSeconds(int num_ranks, int64_t num_bytes, const Operation& run) {
-  const auto num_elements = num_bytes / static_cast<int64_t>(sizeof(float));
-  const int repeats = std::clamp(static_cast<int>(kBatchBytes / num_bytes), 1, 2000);
-  std::vector<double> times_s;
+void TimeThreads(int num_ranks) {
   RunThreadRanks(num_ranks, {}, [&](Communicator& world) {
-    Buffers buffers = {std::vector<float>(num_elements, 1.0f), std::vector<float>(num_elements)};
-    for (int batch = 0; batch <= kNumBatches; ++batch) {
-      world.Barrier();
-      const Clock::time_point start = Clock::now();
-      for (int i = 0; i < repeats; ++i) run(world, buffers, num_elements);
-      world.Barrier();
-      const std::chrono::duration<double> elapsed = Clock::now() - start;
-      if (batch > 0 && world.rank() == 0) times_s.push_back(elapsed.count() / repeats);
-    }
+    KeepToOwnCore(world.rank(), world.size());
+    OurLink link(world);
+    TimeAll(link, "thread");
   });
-  std::sort(times_s.begin(), times_s.end());
-  return times_s[times_s.size() / 2];
 }
 
-// Half of the bytes from each even rank to the odd one after it, then the other half back.
-void PingPong(Communicator& world, Buffers& buffers, int64_t num_elements) {
-  const int peer = world.rank() ^ 1;
-  const bool is_first = world.rank() % 2 == 0;
-  for (const bool sends_now : {is_first, !is_first}) {
-    if (sends_now) {
-      world.Send(buffers.a.data(), num_elements / 2, DType::kFloat32, peer, 0);
-    } else {
-      world.Recv(buffers.b.data(), num_elements / 2, DType::kFloat32, peer, 0);
-    }
-  }
-}
-
-const std::vector<Row>& Rows() {
-  static const std::vector<Row> rows = {
-      {"memcpy", [](Communicator&, Buffers& x,
-                    int64_t n) { std::memcpy(x.b.data(), x.a.data(), n * sizeof(float)); }},
-      {"all-reduce",
-       [](Communicator& world, Buffers& x, int64_t n) {
-         world.AllReduce(x.a.data(), x.b.data(), n, DType::kFloat32, ReduceOp::kSum);
-       }},
-      {"all-reduce in place",
-       [](Communicator& world, Buffers& x, int64_t n) {
-         world.AllReduce(x.a.data(), x.a.data(), n, DType::kFloat32, ReduceOp::kMax);
-       }},
-      {"reduce-scatter",
-       [](Communicator& world, Buffers& x, int64_t n) {
-         world.ReduceScatter(x.a.data(), x.b.data(), n / world.size(), DType::kFloat32,
-                             ReduceOp::kSum);
-       }},
-      {"all-gather",
-       [](Communicator& world, Buffers& x, int64_t n) {
-         world.AllGather(x.a.data(), x.b.data(), n / world.size(), DType::kFloat32);
-       }},
-      {"send+recv", PingPong},
-  };
-  return rows;
-}
-
-void PrintTable(int num_ranks) {
-  std::printf("\n%d ranks: median time of a call; bytes of a rank's buffer / time\n", num_ranks);
-  std::printf("%-20s", "operation");
-  for (const int64_t num_bytes : kSizesBytes) std::printf("  %17lld KB", num_bytes / 1024LL);
-  for (const Row& row : Rows()) {
-    std::printf("\n%-20s", row.name);
-    for (const int64_t num_bytes : kSizesBytes) {
-      const double time_s = MedianSeconds(num_ranks, num_bytes, row.run);
-      const double rate = static_cast<double>(num_bytes) / time_s;
-      std::printf("  %8.1f us %4.1f GB/s", time_s * 1e6, rate * 1e-9);
-      std::fflush(stdout);
-    }
-  }
-  std::printf("\n");
+void TimeProcess(HostLink link, int rank, int num_ranks, const std::string& folder) {
+  const ProcessRank process = {.rank = rank, .num_ranks = num_ranks, .launcher = "a benchmark"};
+  const auto world = JoinProcessWorld(process, {.file = folder + "/meeting"}, {.host_link = link});
+  OurLink ours(*world);
+  TimeAll(ours, std::string(ToString(link)));
 }
 
 }  // namespace
 }  // namespace tessera::engine
 
-int main() {
-  for (const int num_ranks : {2, 4}) tessera::engine::PrintTable(num_ranks);
-  return 0;
+int main(int argc, char** argv) {
+  using tessera::engine::HostLink;
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: comm_benchmark thread|shm|tcp RANKS\n");
+    return 2;
+  }
+  const std::string library = argv[1];
+  const int num_ranks = std::atoi(argv[2]);
+  if (library == "thread") {
+    tessera::engine::TimeThreads(num_ranks);
+    return 0;
+  }
+  const HostLink link = tessera::engine::HostLinkFromString(library);
+  return RunTimedProcesses(num_ranks, [&](int rank, const std::string& folder) {
+    tessera::engine::TimeProcess(link, rank, num_ranks, folder);
+  });
 }

@@ -52,7 +52,7 @@ std::string FailureWithLateRank(
 TEST(DeviceFailureTest, ATimeoutNamesRankStepOperationGroupAndWhoIsMissing) {
   const std::string failure =
       FailureWithLateRank(3, kImpatienceSeconds, [](RankDevice& device, Communicator& world) {
-        device.BeginStep(7);
+        device.world().BeginStep(7);
         AllReduceOne(device, world);
       });
   EXPECT_THAT(failure, AnyOf(StartsWith("rank 0, step 7: "), StartsWith("rank 1, step 7: ")));

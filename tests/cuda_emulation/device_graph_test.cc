@@ -146,7 +146,7 @@ TEST(DeviceGraphTest, ARankThatDoesNotLaunchIsNamedAndEndsTheOthers) {
           while (!one_has_failed) std::this_thread::yield();
           return;
         }
-        device.BeginStep(2);
+        device.world().BeginStep(2);
         try {
           device.backend().Launch(*graph);
           device.backend().Synchronize();

@@ -23,7 +23,7 @@ class CommunicatorCollectivesTest : public testing::OnEachBackend {
  protected:
   // Of connections there are as many as pairs of ranks.
   std::vector<int> GroupSizes() const {
-    return is_gloo() ? std::vector<int>{1, 2, 3, 5} : std::vector<int>{1, 2, 3, 4, 8};
+    return has_processes() ? std::vector<int>{1, 2, 3, 5} : std::vector<int>{1, 2, 3, 4, 8};
   }
 };
 
@@ -238,7 +238,7 @@ TEST_P(CommunicatorCollectivesTest, BarrierLetsNobodyPassBeforeTheLastArrives) {
 
 TEST_P(CommunicatorCollectivesTest, ManySmallOperationsOnEightRanksStayInStep) {
   constexpr int kNumRanks = 8;
-  const int num_rounds = is_gloo() ? 50 : 2000;
+  const int num_rounds = has_processes() ? 50 : 2000;
   RunRanks(kNumRanks, [&](Communicator& world) {
     for (int round = 0; round < num_rounds; ++round) {
       int64_t sum = world.rank() + round;

@@ -1,23 +1,30 @@
 // What the other ranks see when one of them fails, leaves, is late or does something else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cost_model/base/check.h"
 #include "tests/testing/comm_backends.h"
 
 namespace tessera::engine {
 namespace {
 
+namespace fs = std::filesystem;
 using base::DType;
 using base::ReduceOp;
 using ::testing::AnyOf;
+using ::testing::EndsWith;
 using ::testing::Eq;
 using ::testing::HasSubstr;
 
@@ -147,7 +154,9 @@ TEST_P(CommunicatorFailureTest, AnAbortWakesWaitersOfEveryKindAndGroup) {
 }
 
 TEST_P(CommunicatorFailureTest, EverythingAfterAnAbortThrows) {
-  RunRanks(2, [](Communicator& world) {
+  std::atomic<int> num_begun{0};
+  RunRanks(2, [&](Communicator& world) {
+    for (++num_begun; num_begun < 2;) std::this_thread::yield();  // joined, which an abort ends too
     world.Abort("enough");
     int value = 0;
     EXPECT_THROW(world.Barrier(), base::CommError);
@@ -202,7 +211,7 @@ TEST_P(CommunicatorFailureTest, DifferentSizesTypesReductionsAndRootsAreErrors) 
 }
 
 TEST_P(CommunicatorFailureTest, PeersAreToldTheErrorThatMadeARankGiveUpItsOperations) {
-  if (!is_gloo()) GTEST_SKIP() << "threads have the error itself";
+  if (!has_processes()) GTEST_SKIP() << "threads have the error itself";
   std::atomic<int> num_told{0};
   std::atomic<int> num_begun{0};
   EXPECT_THROW(RunRanks(3,
@@ -243,6 +252,31 @@ TEST_P(CommunicatorFailureTest, AnErrorBetweenPostingAndWaitingLeavesNoBufferInU
                           }),
                  std::runtime_error);
   }
+}
+
+TEST_P(CommunicatorFailureTest, EveryRankThatFailsWritesDownItsLastOperations) {
+  const fs::path folder = fs::path(::testing::TempDir()) / base::Concat("tessera_last_", getpid());
+  fs::create_directories(folder);
+  std::atomic<int> num_reduced{0};
+  const std::string failure =
+      CommFailureOf(3, {.record_folder = folder.string()}, [&](Communicator& world) {
+        world.BeginStep(4);
+        AllReduceOne(world);
+        ++num_reduced;
+        if (world.rank() != 1) return world.Barrier();
+        while (num_reduced < 3) std::this_thread::yield();
+      });
+  EXPECT_THAT(failure, HasSubstr("rank 1 has ended without it"));
+  EXPECT_THAT(failure, HasSubstr("(last operations: " + folder.string()));
+  for (const int rank : {0, 2}) {
+    std::ifstream file(folder / base::Concat("flight-record-rank-", rank, ".txt"));
+    const std::string record = {std::istreambuf_iterator<char>(file), {}};
+    EXPECT_THAT(record, HasSubstr("rank 1 has ended without it"));
+    EXPECT_THAT(record, HasSubstr("0\t4\tworld\tall_reduce #1\tall_reduce(1 fp32, sum)\t"));
+    EXPECT_THAT(record, HasSubstr("1\t4\tworld\tbarrier #2\tbarrier\t"));
+    EXPECT_THAT(record, EndsWith("not over\n"));
+  }
+  fs::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFailureTest,

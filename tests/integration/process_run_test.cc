@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "cost_model/base/check.h"
@@ -53,6 +54,16 @@ std::map<int, pid_t> RanksOf(pid_t launcher) {
     ranks[std::atoi(environment.c_str() + at + variable.size())] = pid;
   }
   return ranks;
+}
+
+// What has a name in shared memory, of other programs than an MPI that may run beside.
+std::set<fs::path> SharedMemoryFiles() {
+  std::set<fs::path> files;
+  for (const auto& entry : fs::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename();
+    if (name.find("vader") == std::string::npos) files.insert(entry.path());
+  }
+  return files;
 }
 
 template <typename Condition>
@@ -121,13 +132,19 @@ TEST_F(ProcessRunTest, ProcessesTrainAsThreadsToTheBit) {
   for (const std::string plan : {"plan.json", "dp4.json"}) {
     const std::string rest = " --steps 6 --plan " + plan;
     RunWell(TrainOnCorpus("--metrics threads.jsonl --save threads" + rest), *folder_);
-    RunWell(TrainOnCorpus("--metrics processes.jsonl --save processes -n 4 --comm gloo" + rest),
-            *folder_);
-    ExpectSameLosses(ReadRows("processes.jsonl", *folder_), ReadRows("threads.jsonl", *folder_), 0);
-    for (const auto& entry : fs::directory_iterator(folder_->Path("threads/step_00000006"))) {
-      const fs::path other =
-          fs::path(folder_->Path("processes/step_00000006")) / entry.path().filename();
-      EXPECT_TRUE(ReadAll(entry.path()) == ReadAll(other)) << entry.path();
+    for (const std::string link : {"shm", "tcp"}) {
+      RunWell(
+          TrainOnCorpus("--metrics processes.jsonl --save processes -n 4 --comm gloo --host-link " +
+                        link + rest),
+          *folder_);
+      ExpectSameLosses(ReadRows("processes.jsonl", *folder_), ReadRows("threads.jsonl", *folder_),
+                       0);
+      for (const auto& entry : fs::directory_iterator(folder_->Path("threads/step_00000006"))) {
+        const fs::path other =
+            fs::path(folder_->Path("processes/step_00000006")) / entry.path().filename();
+        EXPECT_TRUE(ReadAll(entry.path()) == ReadAll(other)) << link << ' ' << entry.path();
+      }
+      fs::remove_all(folder_->Path("processes"));
     }
   }
 }
@@ -141,8 +158,10 @@ TEST_F(ProcessRunTest, RankZeroReportsAndEachLineOfTheOthersHasTheirRank) {
 }
 
 TEST_F(ProcessRunTest, AKilledRankIsNamedByAll) {
-  for (const int victim : {2, 0}) {
-    LongRun run = StartLongRun("--plan plan.json --save killed --save-interval 1");
+  const std::set<fs::path> shared_before = SharedMemoryFiles();
+  for (const auto& [victim, link] : {std::pair(2, "shm"), {0, "shm"}, {2, "tcp"}}) {
+    LongRun run = StartLongRun(
+        base::Concat("--plan plan.json --save killed --save-interval 1 --host-link ", link));
     kill(run.ranks[victim], SIGKILL);
     const Clock::time_point start = Clock::now();
     const CommandResult result = run.command->Wait();
@@ -160,12 +179,13 @@ TEST_F(ProcessRunTest, AKilledRankIsNamedByAll) {
                   AllOf(HasSubstr("is gone"), HasSubstr("all_reduce #")));
     }
     ExpectNoneLeft(run);
+    EXPECT_EQ(SharedMemoryFiles(), shared_before);
   }
 }
 
 TEST_F(ProcessRunTest, AStoppedRankIsNamedWhenItsPeersTimeOut) {
-  for (const int victim : {3, 0}) {
-    LongRun run = StartLongRun("--plan dp4.json --timeout 2");
+  for (const auto& [victim, link] : {std::pair(3, "shm"), {0, "tcp"}}) {
+    LongRun run = StartLongRun(base::Concat("--plan dp4.json --timeout 2 --host-link ", link));
     kill(run.ranks[victim], SIGSTOP);
     const Clock::time_point start = Clock::now();
     // Survivors end within the timeout and two seconds; the launcher then kills the other.

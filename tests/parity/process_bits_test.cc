@@ -139,7 +139,7 @@ TEST_F(ProcessBitsTest, SmallRowsOfTheCoverComputeWhatThreadsDo) {
     SCOPED_TRACE(training.name);
     ++num_rows[training.plan.num_devices];
     const TrainedModel expected = TrainOnThreads(training.plan);
-    const TrainedModel actual = TrainOver(CommBackend::kGloo, training.plan);
+    const TrainedModel actual = TrainOver(CommBackend::kShared, training.plan);
     EXPECT_EQ(actual.losses, expected.losses);
     EXPECT_EQ(actual.grad_norms, expected.grad_norms);
     ASSERT_EQ(actual.weights.size(), expected.weights.size());

@@ -31,7 +31,7 @@ void RunProcessRank(int rank, int num_ranks, const engine::MeetingPlace& place,
   }
 }
 
-void RunProcessRanks(int num_ranks, const CommOptions& options,
+void RunProcessRanks(engine::HostLink link, int num_ranks, const CommOptions& options,
                      const std::function<void(engine::Communicator&)>& body) {
   // A port that was free may be another's by the time that rank 0 listens.
   static std::atomic<int> num_meetings{0};
@@ -47,6 +47,7 @@ void RunProcessRanks(int num_ranks, const CommOptions& options,
                          {.init_timeout_s = kTestTimeoutSeconds,
                           .timeout_s = options.timeout_s,
                           .checks_calls = options.checks_calls,
+                          .host_link = link,
                           .record_folder = options.record_folder},
                          body);
         } catch (const engine::AbortedError&) {
@@ -65,10 +66,13 @@ void RunProcessRanks(int num_ranks, const CommOptions& options,
 
 void RunRanks(CommBackend backend, int num_ranks, const CommOptions& options,
               const std::function<void(engine::Communicator&)>& body) {
-  if (backend == CommBackend::kGloo) return RunProcessRanks(num_ranks, options, body);
+  if (backend != CommBackend::kThread) {
+    const auto link =
+        backend == CommBackend::kShared ? engine::HostLink::kShared : engine::HostLink::kTcp;
+    return RunProcessRanks(link, num_ranks, options, body);
+  }
   engine::RunThreadRanks(
-      num_ranks, {.timeout_s = options.timeout_s, .rendezvous_sends = options.rendezvous_sends},
-      body);
+      num_ranks, {.timeout_s = options.timeout_s, .record_folder = options.record_folder}, body);
 }
 
 std::string OnEachBackend::CommFailureOf(

@@ -14,13 +14,14 @@
 
 namespace tessera::testing {
 
-enum class CommBackend { kThread, kGloo };
+// kShared and kTcp: processes over either link of one host.
+enum class CommBackend { kThread, kShared, kTcp };
 
 struct CommOptions {
   double timeout_s = kTestTimeoutSeconds;
-  bool rendezvous_sends = false;  // of kThread; those of kGloo always are
-  bool checks_calls = true;       // of kGloo; kThread always does
-  std::string record_folder;      // of kGloo
+  bool rendezvous_sends = false;  // of kThread; those of kTcp always are, of kShared never
+  bool checks_calls = true;       // of processes; kThread always does
+  std::string record_folder;
 };
 
 // Runs `body` once per rank; what a rank throws comes out here.
@@ -36,15 +37,18 @@ class OnEachBackend : public ::testing::TestWithParam<CommBackend> {
   // The message of the base::CommError with which the world fails; "no failure" if it does not.
   std::string CommFailureOf(int num_ranks, const CommOptions& options,
                             const std::function<void(engine::Communicator&)>& body) const;
-  bool is_gloo() const { return GetParam() == CommBackend::kGloo; }
+  bool has_processes() const { return GetParam() != CommBackend::kThread; }
+  bool can_rendezvous() const { return GetParam() != CommBackend::kShared; }
+  bool buffers_sends() const { return GetParam() != CommBackend::kTcp; }
 };
 
 inline std::vector<CommBackend> CommBackends() {
   if (!engine::HasProcessWorld()) return {CommBackend::kThread};
-  return {CommBackend::kThread, CommBackend::kGloo};
+  return {CommBackend::kThread, CommBackend::kShared, CommBackend::kTcp};
 }
 inline std::string NameOfBackend(const ::testing::TestParamInfo<CommBackend>& info) {
-  return info.param == CommBackend::kThread ? "Thread" : "Gloo";
+  if (info.param == CommBackend::kThread) return "Thread";
+  return info.param == CommBackend::kShared ? "SharedMemory" : "Tcp";
 }
 
 }  // namespace tessera::testing
