@@ -71,6 +71,8 @@ FAULTS = {
                           may_strike_within=False, names_operation=False),
     "full_disk": Kind(EXIT_FAILURE, "failed on rank {victim}: .*File too large", 0, EXIT_FAILURE,
                       only=("save",), may_strike_within=False, names_operation=False),
+    "hung_disk": Kind(None, "rank {victim} still writes after .*disk", TIMEOUT_S, EXIT_FAILURE,
+                      only=("save",), may_strike_within=False, names_operation=False),
     "slow": Kind(0, "", TIMEOUT_S, 0, may_strike_within=False),
 }
 OPERATION_NAMED = re.compile(r"rank \d of [\w{},-]+, step \d+: "
@@ -203,7 +205,7 @@ class Matrix:
     def judge(self, kind, fault, run, ranks, left, folder):
         problems = []
         victim = run["victim"]
-        expected_left = [victim] if fault == "stopped" else []
+        expected_left = [victim] if fault in ("stopped", "hung_disk") else []
         if left != expected_left:
             problems.append(f"ranks {left} had to be ended")
         if kind.victim_code is not None and ranks.ends[victim].code != kind.victim_code:

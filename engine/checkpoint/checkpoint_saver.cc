@@ -1,6 +1,8 @@
 #include "engine/checkpoint/checkpoint_saver.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "cost_model/base/error.h"
@@ -10,6 +12,16 @@
 namespace tessera::engine {
 
 using base::Concat;
+
+namespace {
+
+// How often ranks whose disks are at work show up among those that wait for them, which would take
+// them for lost otherwise.
+constexpr double kShowUpS = 1;
+// Of the patience with a disk: when it is first called slow. The next time is after twice as long.
+constexpr double kSlowShare = 1.0 / 60;
+
+}  // namespace
 
 std::string_view ToString(OnSaveError choice) {
   return choice == OnSaveError::kStop ? "stop" : "continue";
@@ -43,7 +55,7 @@ void CheckpointSaver::SaveLast(const TrainState& state, const CheckpointInfo& in
 }
 
 void CheckpointSaver::Poll() {
-  while (pending_ && IsPhaseDoneOnAllRanks()) Guard([&] { FinishPhase(); });
+  while (pending_ && WaitFor(0, 0).for_rank < 0) Guard([&] { FinishPhase(); });
 }
 
 void CheckpointSaver::Wait() {
@@ -58,24 +70,27 @@ void CheckpointSaver::Start(const TrainState& state, const CheckpointInfo& info)
                                                              .suffix = SharedSuffix(world_),
                                                              .rank = world_.rank(),
                                                              .num_ranks = world_.size()});
-  CheckpointSave& save = *pending_->save;
-  RunOnFirstRank(world_, "saving " + save.folder(), [&] {
-    // One that vanished, with a disk or by mistake, is not made anew behind the user's back.
-    RequireFolder(options_.folder);
-    save.Begin();
-  });
-  if (options_.is_asynchronous) save.Detach();
-  Launch([&save] { save.WriteOwnParts(); });
+  if (options_.is_asynchronous) pending_->save->Detach();
+  StartPhase(Phase::kBegin);
 }
 
-void CheckpointSaver::Launch(std::function<void()> work) {
-  const auto policy = options_.is_asynchronous ? std::launch::async : std::launch::deferred;
-  pending_->work = std::async(policy, std::move(work));
+void CheckpointSaver::StartPhase(Phase phase) {
+  pending_->phase = phase;
+  if (phase != Phase::kWrite && !is_first()) return;
+  pending_->work = std::async(std::launch::async, [this, pending = &*pending_] { Work(*pending); });
 }
 
-void CheckpointSaver::StartCommit() {
-  pending_->is_committing = true;
-  if (is_first()) Launch([this, pending = &*pending_] { Commit(*pending); });
+void CheckpointSaver::Work(Pending& pending) const {
+  switch (pending.phase) {
+    case Phase::kBegin:
+      // One that vanished, with a disk or by mistake, is not made anew behind the user's back.
+      RequireFolder(options_.folder);
+      return pending.save->Begin();
+    case Phase::kWrite:
+      return pending.save->WriteOwnParts();
+    case Phase::kCommit:
+      return Commit(pending);
+  }
 }
 
 void CheckpointSaver::Commit(Pending& pending) const {
@@ -89,13 +104,12 @@ void CheckpointSaver::Commit(Pending& pending) const {
 }
 
 void CheckpointSaver::FinishPhase() {
+  AwaitPhase();
   RunOnAllRanks(world_, "saving " + pending_->save->folder(), [&] {
     if (pending_->work.valid()) pending_->work.get();
   });
-  if (!pending_->is_committing) {
-    StartCommit();
-    return;
-  }
+  if (pending_->phase == Phase::kBegin) return StartPhase(Phase::kWrite);
+  if (pending_->phase == Phase::kWrite) return StartPhase(Phase::kCommit);
   last_saved_step_ = pending_->save->step();
   const std::string folder = pending_->save->folder();
   const std::string problem = pending_->removal_problem;
@@ -105,20 +119,42 @@ void CheckpointSaver::FinishPhase() {
   if (!problem.empty()) callbacks_.on_warning("old checkpoints stay: " + problem);
 }
 
-bool CheckpointSaver::IsPhaseDoneOnAllRanks() {
+void CheckpointSaver::AwaitPhase() {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  double told_after_s = kSlowShare * options_.patience_s;
+  for (;;) {
+    const std::chrono::duration<double> waited = Clock::now() - begin;
+    const Waiting waiting = WaitFor(std::min(kShowUpS, options_.patience_s / 4), waited.count());
+    if (waiting.for_rank < 0) return;
+    const std::string problem = Concat(
+        "saving ", pending_->save->folder(), ": rank ", waiting.for_rank, " still writes after ",
+        std::lround(waiting.waited_s), " s: its disk is slow, or hangs");
+    if (waiting.waited_s >= options_.patience_s) {
+      pending_->is_stuck = true;
+      throw base::SystemError(problem);
+    }
+    if (waiting.waited_s < told_after_s) continue;
+    told_after_s *= 2;
+    if (is_first()) callbacks_.on_warning(problem);
+  }
+}
+
+CheckpointSaver::Waiting CheckpointSaver::WaitFor(double limit_s, double waited_s) {
   const bool is_running =
-      pending_->work.valid() &&
-      pending_->work.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
-  const int32_t mine = is_running ? 0 : 1;
-  int32_t all = 0;
-  world_.AllReduce(&mine, &all, 1, base::DType::kInt32, base::ReduceOp::kMin);
-  return all == 1;
+      pending_->work.valid() && pending_->work.wait_for(std::chrono::duration<double>(limit_s)) ==
+                                    std::future_status::timeout;
+  const int32_t mine[] = {is_running ? world_.rank() : -1, static_cast<int32_t>(1000 * waited_s)};
+  int32_t all[] = {0, 0};
+  world_.AllReduce(mine, all, 2, base::DType::kInt32, base::ReduceOp::kMax);
+  return {.for_rank = all[0], .waited_s = all[1] / 1000.0};
 }
 
 void CheckpointSaver::Guard(const std::function<void()>& part) {
   try {
     part();
   } catch (const base::SystemError& error) {
+    if (pending_ && pending_->is_stuck) throw;
     // The ranks have failed together, and none of them writes any more.
     if (is_first() && pending_) pending_->save->Abandon();
     pending_.reset();

@@ -29,6 +29,7 @@ struct SaveOptions {
   bool is_asynchronous = false;
   int64_t keep_last = 0;  // 0: all
   OnSaveError on_error = OnSaveError::kStop;
+  double patience_s = 600;  // with a disk that others wait for
 };
 
 // One rank's end. All functions but last_saved_step are collective and called from the rank's own
@@ -37,7 +38,9 @@ struct SaveOptions {
 //
 // A failure of the disk leaves earlier checkpoints as they are. It comes out of the call in which
 // the ranks learn of it, on every rank: as base::SystemError, or as a warning where the run is to
-// go on.
+// go on. A disk that is slow is told of while the ranks wait for it. One that takes longer than the
+// patience with it is a failure whatever the run is to do: what is being written cannot be given
+// up, so that its rank does not end before the disk does.
 class CheckpointSaver {
  public:
   // Called on rank 0 alone.
@@ -61,20 +64,28 @@ class CheckpointSaver {
   int64_t last_saved_step() const { return last_saved_step_; }
 
  private:
-  // A save under way: all ranks write, then rank 0 commits.
+  // What all ranks do together, the first and the last on rank 0 alone.
+  enum class Phase : uint8_t { kBegin, kWrite, kCommit };
   struct Pending {
     std::unique_ptr<CheckpointSave> save;
-    bool is_committing = false;
+    Phase phase = Phase::kBegin;
+    bool is_stuck = false;        // some rank still writes, and nobody waits for it any more
     std::string removal_problem;  // of rank 0
     std::future<void> work;       // invalid: none; the last member, as it uses the others
   };
 
   void Start(const TrainState& state, const CheckpointInfo& info);
-  void Launch(std::function<void()> work);
-  void StartCommit();
+  void StartPhase(Phase phase);
   // Ends the phase under way, waiting for it, and begins the next.
   void FinishPhase();
-  bool IsPhaseDoneOnAllRanks();
+  void AwaitPhase();
+  struct Waiting {
+    int for_rank = -1;    // the last of those at work; -1: none is
+    double waited_s = 0;  // of the rank that has waited longest
+  };
+  // Collective: every rank has the same answer, within `limit_s` of its own work.
+  Waiting WaitFor(double limit_s, double waited_s);
+  void Work(Pending& pending) const;
   void Commit(Pending& pending) const;
   // Runs a part of a save; a failure ends the save.
   void Guard(const std::function<void()>& part);

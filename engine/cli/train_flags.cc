@@ -121,7 +121,7 @@ void AddProcessFlags(CLI::App& command, TrainFlags& flags) {
       ->needs("--save");
   command
       .add_option("--timeout", flags.options.timeout_s,
-                  "Seconds after which a rank gives up waiting for another")
+                  "Seconds after which a rank gives up waiting for another, or for its disk")
       ->check(CLI::Range(1, kMaxTimeoutS))
       ->capture_default_str();
   command

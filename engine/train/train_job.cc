@@ -180,7 +180,8 @@ class RankRun {
     saver_.emplace(SaveOptions{.folder = options_.save_dir,
                                .is_asynchronous = options_.async_save,
                                .keep_last = options_.keep_last,
-                               .on_error = options_.on_save_error},
+                               .on_error = options_.on_save_error,
+                               .patience_s = options_.timeout_s},
                    std::move(damaged), world_, callbacks);
   }
 

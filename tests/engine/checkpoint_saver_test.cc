@@ -4,23 +4,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/checkpoint_folder.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/file_io.h"
 #include "tests/engine/checkpoint_test_state.h"
 #include "tests/engine/data_test_files.h"
+#include "tests/engine/held_disk.h"
 #include "tests/engine/tiny_disk.h"
 #include "tests/testing/run_ranks.h"
 
 namespace tessera::engine {
 namespace {
 
+using test::HeldDisk;
 using test::Layout;
 using test::RankState;
 using test::ReadFile;
@@ -47,14 +52,14 @@ struct Told {
 };
 
 // Runs body(state, saver, rank) on the ranks of FourRanks, each with the reference state of step 1.
-void OnSavers(const SaveOptions& options, Told& told,
+void OnSavers(const SaveOptions& options, const CheckpointSaver::Callbacks& callbacks,
               const std::function<void(RankState&, CheckpointSaver&, int)>& body) {
   const spec::RankLayout layout(FourRanks());
   testing::RunRanks(layout.world_size(), [&](Communicator& world) {
     RankState rank(TinyGpt2(), FourRanks(), layout.CoordOf(world.rank()));
     rank.FillWithReference();
     rank.state().progress.step = 1;
-    CheckpointSaver saver(options, {}, world, told.Callbacks());
+    CheckpointSaver saver(options, {}, world, callbacks);
     body(rank, saver, world.rank());
   });
 }
@@ -75,7 +80,7 @@ TEST(CheckpointSaverTest, WhatIsWrittenBehindTheTrainingIsWhatWasThereWhenItBega
     const std::string save = folder.Path(is_asynchronous ? "behind" : "at-once");
     MakeFolders(save);
     Told told;
-    OnSavers({.folder = save, .is_asynchronous = is_asynchronous}, told,
+    OnSavers({.folder = save, .is_asynchronous = is_asynchronous}, told.Callbacks(),
              [](RankState& rank, CheckpointSaver& saver, int) {
                for (const int64_t step : {1, 2}) {
                  rank.FillWithReference();
@@ -100,7 +105,7 @@ TEST(CheckpointSaverTest, WhatIsWrittenBehindTheTrainingIsWhatWasThereWhenItBega
 TEST(CheckpointSaverTest, ASaveEndsByPollingAlone) {
   const TestFolder folder;
   Told told;
-  OnSavers({.folder = folder.Path(""), .is_asynchronous = true}, told,
+  OnSavers({.folder = folder.Path(""), .is_asynchronous = true}, told.Callbacks(),
            [](RankState& rank, CheckpointSaver& saver, int) {
              saver.Save(rank.state(), kInfo);
              while (saver.last_saved_step() < 1) saver.Poll();
@@ -112,8 +117,8 @@ TEST(CheckpointSaverTest, OldCheckpointsGoWhenTheNewOneIsThere) {
   for (const bool is_asynchronous : {false, true}) {
     const TestFolder folder;
     Told told;
-    OnSavers({.folder = folder.Path(""), .is_asynchronous = is_asynchronous, .keep_last = 2}, told,
-             [](RankState& rank, CheckpointSaver& saver, int) {
+    OnSavers({.folder = folder.Path(""), .is_asynchronous = is_asynchronous, .keep_last = 2},
+             told.Callbacks(), [](RankState& rank, CheckpointSaver& saver, int) {
                for (const int64_t step : {1, 2, 3, 4}) {
                  rank.state().progress.step = step;
                  saver.Save(rank.state(), kInfo);
@@ -131,7 +136,7 @@ std::vector<std::string> SaveAfter(const SaveOptions& options, Told& told,
                                    const std::function<void()>& disturb) {
   std::vector<std::string> ends;
   std::mutex mutex;
-  OnSavers(options, told, [&](RankState& rank, CheckpointSaver& saver, int index) {
+  OnSavers(options, told.Callbacks(), [&](RankState& rank, CheckpointSaver& saver, int index) {
     saver.Save(rank.state(), kInfo);
     saver.Wait();
     if (index == 0) disturb();
@@ -220,10 +225,66 @@ TEST(CheckpointSaverTest, AFolderThatVanishedIsNotMadeAnew) {
   }
 }
 
+TEST(CheckpointSaverTest, ASlowDiskIsNamedAndWaitedFor) {
+  for (const bool is_asynchronous : {false, true}) {
+    const TestFolder folder;
+    const SaveOptions options = {
+        .folder = folder.Path("save"), .is_asynchronous = is_asynchronous, .patience_s = 8};
+    MakeFolders(options.folder);
+    Told told;
+    HeldDisk disk("rank_00002");
+    CheckpointSaver::Callbacks callbacks = told.Callbacks();
+    callbacks.on_warning = [&](const std::string& text) {
+      told.warnings.push_back(text);
+      disk.Release();
+    };
+    OnSavers(options, callbacks, [](RankState& rank, CheckpointSaver& saver, int) {
+      saver.Save(rank.state(), kInfo);
+      saver.Wait();
+      EXPECT_EQ(saver.last_saved_step(), 1);
+    });
+    EXPECT_THAT(told.warnings,
+                ElementsAre(AllOf(HasSubstr("step_00000001: rank 2 still writes after"),
+                                  HasSubstr("disk"))));
+    EXPECT_TRUE(CheckpointReader(options.folder).FindDamage().empty());
+  }
+}
+
+TEST(CheckpointSaverTest, ADiskThatHangsEndsTheRunAndSparesTheCheckpointBefore) {
+  for (const bool is_asynchronous : {false, true}) {
+    const TestFolder folder;
+    const SaveOptions options = {.folder = folder.Path("save"),
+                                 .is_asynchronous = is_asynchronous,
+                                 .on_error = OnSaveError::kContinue,
+                                 .patience_s = 1};
+    MakeFolders(options.folder);
+    Told told;
+    std::optional<HeldDisk> disk;
+    std::atomic<int> num_ended = 0;
+    OnSavers(options, told.Callbacks(), [&](RankState& rank, CheckpointSaver& saver, int index) {
+      saver.Save(rank.state(), kInfo);
+      saver.Wait();
+      if (index == 3) disk.emplace("rank_00003");
+      rank.state().progress.step = 2;
+      std::string message;
+      try {
+        saver.Save(rank.state(), kInfo);
+        saver.Wait();
+      } catch (const base::SystemError& error) {
+        message = error.what();
+      }
+      EXPECT_THAT(message, HasSubstr("step_00000002: rank 3 still writes after"));
+      if (++num_ended == 4) disk->Release();  // what rank 3 still writes keeps it
+    });
+    EXPECT_EQ(NewestCheckpoint(options.folder), folder.Path("save/step_00000001"));
+    EXPECT_TRUE(CheckpointReader(options.folder).FindDamage().empty());
+  }
+}
+
 TEST(CheckpointSaverTest, TheLastSaveOfARunMustSucceed) {
   const TestFolder folder;
   Told told;
-  OnSavers({.folder = folder.Path("nowhere"), .on_error = OnSaveError::kContinue}, told,
+  OnSavers({.folder = folder.Path("nowhere"), .on_error = OnSaveError::kContinue}, told.Callbacks(),
            [](RankState& rank, CheckpointSaver& saver, int) {
              saver.Save(rank.state(), kInfo);
              EXPECT_THROW(saver.SaveLast(rank.state(), kInfo), base::SystemError);
@@ -236,7 +297,7 @@ TEST(CheckpointSaverTest, AFailureIsOverWhenTheNextSaveBegins) {
   Told told;
   OnSavers(
       {.folder = folder.Path("late"), .is_asynchronous = true, .on_error = OnSaveError::kContinue},
-      told, [&](RankState& rank, CheckpointSaver& saver, int) {
+      told.Callbacks(), [&](RankState& rank, CheckpointSaver& saver, int) {
         saver.Save(rank.state(), kInfo);
         saver.Wait();
         MakeFolders(folder.Path("late"));

@@ -10,8 +10,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <thread>
+
+#include "cost_model/base/error.h"
+#include "tests/engine/held_disk.h"
 
 namespace tessera::testing {
 namespace {
@@ -42,6 +46,12 @@ void FillDisk() {
   setrlimit(RLIMIT_FSIZE, &limit);
 }
 
+// Until the process ends.
+void HoldDisk(int rank) {
+  static std::optional<engine::test::HeldDisk> disk;
+  disk.emplace(base::Concat("rank_0000", rank));
+}
+
 }  // namespace
 
 Fault FaultFromName(std::string_view name) {
@@ -50,8 +60,9 @@ Fault FaultFromName(std::string_view name) {
       {"stopped", Fault::kStopped},     {"exit_0", Fault::kExit0},
       {"exit_3", Fault::kExit3},        {"segfault", Fault::kSegfault},
       {"exception", Fault::kException}, {"cut_off", Fault::kCutOff},
-      {"full_disk", Fault::kFullDisk},  {"slow", Fault::kSlow},
-      {"skips", Fault::kSkips},         {"other_call", Fault::kOtherCall}};
+      {"full_disk", Fault::kFullDisk},  {"hung_disk", Fault::kHungDisk},
+      {"slow", Fault::kSlow},           {"skips", Fault::kSkips},
+      {"other_call", Fault::kOtherCall}};
   return faults.at(name);
 }
 
@@ -93,6 +104,8 @@ void Strike(Fault fault, const FaultPlace& place) {
       return CutOff(place.spared);
     case Fault::kFullDisk:
       return FillDisk();
+    case Fault::kHungDisk:
+      return HoldDisk(place.rank);
     case Fault::kSlow:
       std::this_thread::sleep_for(std::chrono::duration<double>(kSlowShare * place.timeout_s));
       break;

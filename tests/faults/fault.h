@@ -17,6 +17,7 @@ enum class Fault {
   kException,  // something else of the rank fails
   kCutOff,     // its connections close under it
   kFullDisk,   // it can write no more
+  kHungDisk,   // what it writes does not get done
   kSlow,       // late, but within the timeout: no fault
   kSkips,      // leaves an operation out
   kOtherCall,  // calls something else
@@ -33,6 +34,7 @@ struct FaultPlace {
   std::string time_file;    // the moment goes here: seconds of the monotonic clock
   std::vector<int> spared;  // connections that kCutOff leaves open
   double timeout_s = 0;     // of the run
+  int rank = 0;             // whose fault it is
 };
 
 // Does to this process what `fault` says; returns where the process lives on. What leaves the

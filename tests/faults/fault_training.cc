@@ -51,7 +51,8 @@ bool IsSaving(const std::string& save_folder) {
 FaultPlace PlaceOf(const FaultRun& run, std::vector<int> spared) {
   return {.time_file = run.folder + "/fault_time",
           .spared = std::move(spared),
-          .timeout_s = run.timeout_s};
+          .timeout_s = run.timeout_s,
+          .rank = run.process.rank};
 }
 
 void RunTrainingWithFault(const FaultRun& run) {

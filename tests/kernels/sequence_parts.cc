@@ -93,7 +93,7 @@ int64_t PositionOf(const SequencePart& part, const Ints& begins, int64_t row) {
 
 // Each table row gets the sum of its tokens' gradients, in the order of the samples, in fp32.
 Doubles ExpectedTable(const SequencePart& part, const Doubles& before, const Doubles& rows,
-                      const Ints& begins = {}) {
+                      const Ints& begins) {
   Doubles table = before;
   for (int64_t row = 0; row < kSamples * part.num_tokens; ++row) {
     const int64_t position = PositionOf(part, begins, row);
@@ -105,6 +105,22 @@ Doubles ExpectedTable(const SequencePart& part, const Doubles& before, const Dou
   return table;
 }
 
+// `begins` and `documents`: none, or as DocumentBegins.
+void ExpectTableGradient(Backend& backend, DType dtype, const SequencePart& part,
+                         const Doubles& rows, const Ints& begins = {},
+                         const DocumentStarts& documents = {}) {
+  const Doubles before = Random(DType::kFloat32, kSequence * kWidth, 3);
+  const TypedArray dx(backend, dtype, rows), dtable(backend, DType::kFloat32, before);
+  backend.PositionBackward({.dx = dx,
+                            .dtable = dtable,
+                            .num_rows = kSamples * part.num_tokens,
+                            .width = kWidth,
+                            .sequence = part.num_tokens,
+                            .positions = part.positions,
+                            .documents = documents});
+  EXPECT_EQ(dtable.Values(), ExpectedTable(part, before, rows, begins));
+}
+
 }  // namespace
 
 void ExpectTokensKeepTheirPositions(Backend& backend, DType dtype) {
@@ -112,7 +128,6 @@ void ExpectTokensKeepTheirPositions(Backend& backend, DType dtype) {
   const Doubles rotated = Rotated(backend, dtype, kParts[0], whole);
   const TypedArray table(backend, dtype, Random(dtype, kSequence * kWidth, 2));
   const Doubles positioned = WithPositions(backend, dtype, kParts[0], table, whole, 0);
-  const Doubles before = Random(DType::kFloat32, kSequence * kWidth, 3);
   for (const SequencePart& part : kParts) {
     SCOPED_TRACE(base::Concat(part.num_tokens, " tokens of each sample"));
     const Doubles rows = RowsOf(part, whole);
@@ -122,14 +137,7 @@ void ExpectTokensKeepTheirPositions(Backend& backend, DType dtype) {
       EXPECT_EQ(WithPositions(backend, dtype, part, table, rows, first_row),
                 Doubles(expected.begin() + first_row * kWidth, expected.end()));
     }
-    const TypedArray dx(backend, dtype, rows), dtable(backend, DType::kFloat32, before);
-    backend.PositionBackward({.dx = dx,
-                              .dtable = dtable,
-                              .num_rows = kSamples * part.num_tokens,
-                              .width = kWidth,
-                              .sequence = part.num_tokens,
-                              .positions = part.positions});
-    EXPECT_EQ(dtable.Values(), ExpectedTable(part, before, rows));
+    ExpectTableGradient(backend, dtype, part, rows);
   }
 }
 
@@ -138,7 +146,6 @@ void ExpectPositionsCountFromDocuments(Backend& backend, DType dtype) {
   const DeviceInts device_begins(backend, begins);
   const DocumentStarts documents{.starts = device_begins, .sequence = kSequence};
   const TypedArray table(backend, dtype, Random(dtype, kSequence * kWidth, 2));
-  const Doubles before = Random(DType::kFloat32, kSequence * kWidth, 3);
   const Doubles whole = Random(dtype, kSamples * kSequence * kWidth, 1);
   for (const SequencePart& part : kParts) {
     SCOPED_TRACE(base::Concat(part.num_tokens, " tokens of each sample"));
@@ -157,15 +164,7 @@ void ExpectPositionsCountFromDocuments(Backend& backend, DType dtype) {
       EXPECT_EQ(WithPositions(backend, dtype, part, table, rows, first_row, documents),
                 Doubles(positioned.begin() + first_row * kWidth, positioned.end()));
     }
-    const TypedArray dx(backend, dtype, rows), dtable(backend, DType::kFloat32, before);
-    backend.PositionBackward({.dx = dx,
-                              .dtable = dtable,
-                              .num_rows = kSamples * part.num_tokens,
-                              .width = kWidth,
-                              .sequence = part.num_tokens,
-                              .positions = part.positions,
-                              .documents = documents});
-    EXPECT_EQ(dtable.Values(), ExpectedTable(part, before, rows, begins));
+    ExpectTableGradient(backend, dtype, part, rows, begins, documents);
   }
 }
 

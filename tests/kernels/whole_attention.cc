@@ -29,6 +29,19 @@ void PutSlices(const Doubles& slices, int64_t first, int64_t size, int64_t begin
   }
 }
 
+// As WholeAttention::SubtractedFromDq, of a whole sample.
+Doubles SoftmaxCorrection(const reference::AttentionShape& shape, const Doubles& q,
+                          const Doubles& k, const Doubles& dout, const Doubles& out) {
+  Doubles subtracted = reference::Attention(shape, q, k, k, {}).out;  // sum_j P_j k_j
+  const auto head_dim = static_cast<size_t>(shape.head_dim);
+  for (size_t head = 0; head < subtracted.size(); head += head_dim) {
+    double product = 0;
+    for (size_t i = head; i < head + head_dim; ++i) product += dout[i] * out[i];
+    for (size_t i = head; i < head + head_dim; ++i) subtracted[i] *= shape.scale * product;
+  }
+  return subtracted;
+}
+
 }  // namespace
 
 WholeAttention::WholeAttention(DType dtype, const reference::AttentionShape& shape, int num_ranks,
@@ -58,7 +71,7 @@ WholeAttention::WholeAttention(DType dtype, const reference::AttentionShape& sha
 // block of queries, two have a single token.
 void WholeAttention::MakeDocuments() {
   const Doubles mask = Mask();
-  for (Doubles* const of_queries : {&result.out, &grads.dq}) {
+  for (Doubles* const of_queries : {&result.out, &grads.dq, &subtracted_from_dq_}) {
     *of_queries = Zeros(shape_.NumRows() * shape_.QueryWidth());
   }
   for (Doubles* const of_keys : {&grads.dk, &grads.dv}) {
@@ -98,13 +111,16 @@ void WholeAttention::AddDocument(int64_t sample, int64_t begin, int64_t end, con
     own_mask.insert(own_mask.end(), of_head.begin(), of_head.end());
   }
   const auto own = reference::Attention(shape, own_q, own_k, own_v, own_mask);
-  const auto own_grads = reference::AttentionBackward(shape, rows(dout, shape.QueryWidth()), own_q,
-                                                      own_k, own_v, own_mask);
+  const Doubles own_dout = rows(dout, shape.QueryWidth());
+  const auto own_grads =
+      reference::AttentionBackward(shape, own_dout, own_q, own_k, own_v, own_mask);
   const auto put = [&](const Doubles& from, int64_t width, Doubles& to) {
     PutSlices(from, sample, shape_.sequence * width, begin * width, end * width, to);
   };
   put(own.out, shape.QueryWidth(), result.out);
   put(own_grads.dq, shape.QueryWidth(), grads.dq);
+  put(SoftmaxCorrection(shape, own_q, own_k, own_dout, own.out), shape.QueryWidth(),
+      subtracted_from_dq_);
   put(own_grads.dk, shape.KeyWidth(), grads.dk);
   put(own_grads.dv, shape.KeyWidth(), grads.dv);
   PutSlices(own.log_sum_exp, first_head, shape_.sequence, begin, end, result.log_sum_exp);
@@ -156,6 +172,11 @@ Doubles WholeAttention::RowsOf(int rank, const Doubles& matrix, int64_t width) c
     }
   }
   return rows;
+}
+
+Doubles WholeAttention::SubtractedFromDq(int rank) const {
+  if (subtracted_from_dq_.empty()) return {};
+  return RowsOf(rank, subtracted_from_dq_, shape_.QueryWidth());
 }
 
 Doubles WholeAttention::StatsOf(int rank, const Doubles& stats) const {

@@ -37,6 +37,10 @@ class WholeAttention {
                            const base::TokenPositions& keys) const;
   // As kernels::DocumentStarts; empty without documents.
   const std::vector<int32_t>& document_starts() const { return document_starts_; }
+  // Of a rank's tokens [rows, heads * head_dim], scale * (dout . out) * sum_j P_j k_j: the backward
+  // pass of softmax takes it from scale * sum_j P_j (dout . v_j) k_j to make dq. In a document of
+  // one token nothing is left of the two, in short ones little. Empty without documents.
+  Doubles SubtractedFromDq(int rank) const;
   // Keys and values side by side, all tokens.
   Doubles KeysAndValues(const Doubles& keys, const Doubles& values) const;
 
@@ -55,6 +59,7 @@ class WholeAttention {
   int num_ranks_;
   WholeAttentionOptions options_;
   std::vector<int32_t> document_starts_;
+  Doubles subtracted_from_dq_;
 };
 
 }  // namespace tessera::kernels::testing

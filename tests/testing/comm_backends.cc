@@ -71,8 +71,11 @@ void RunRanks(CommBackend backend, int num_ranks, const CommOptions& options,
         backend == CommBackend::kShared ? engine::HostLink::kShared : engine::HostLink::kTcp;
     return RunProcessRanks(link, num_ranks, options, body);
   }
-  engine::RunThreadRanks(
-      num_ranks, {.timeout_s = options.timeout_s, .record_folder = options.record_folder}, body);
+  engine::RunThreadRanks(num_ranks,
+                         {.timeout_s = options.timeout_s,
+                          .rendezvous_sends = options.rendezvous_sends,
+                          .record_folder = options.record_folder},
+                         body);
 }
 
 std::string OnEachBackend::CommFailureOf(
