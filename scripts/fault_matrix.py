@@ -39,7 +39,7 @@ EXIT_PEER_LOST = 75
 EXIT_FAILURE = 1
 
 GONE = "rank {victim}( on [^ ]+)? is gone: its process has ended"
-OUT_OF_STEP = ("rank {victim} has not (arrived|posted its end)|differs: .*rank {victim} called|"
+OUT_OF_STEP = ("rank {victim} has not (arrived|posted its end)|differs?: .*rank {victim} called|"
                "(to|from) rank {victim}, .* the two ends differ|rank {victim} of .*the two ends differ")
 
 

@@ -132,6 +132,7 @@ void CheckpointSaver::AwaitPhase() {
         std::lround(waiting.waited_s), " s: its disk is slow, or hangs");
     if (waiting.waited_s >= options_.patience_s) {
       pending_->is_stuck = true;
+      MeetBeforeFailing(world_);
       throw base::SystemError(problem);
     }
     if (waiting.waited_s < told_after_s) continue;

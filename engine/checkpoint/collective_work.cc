@@ -21,6 +21,14 @@ std::string SharedSuffix(Communicator& world) {
   return BroadcastText(world, world.rank() == 0 ? TemporarySuffix() : "", /*root=*/0);
 }
 
+void MeetBeforeFailing(Communicator& world) {
+  try {
+    world.Barrier();
+  } catch (const base::CommError&) {
+    // One has gone already; so all had come.
+  }
+}
+
 void RunOnAllRanks(Communicator& world, const std::string& what,
                    const std::function<void()>& work) {
   std::exception_ptr failure;
@@ -40,12 +48,7 @@ void RunOnAllRanks(Communicator& world, const std::string& what,
   if (first_failed == world.size()) return;
   message = BroadcastText(world, message, first_failed);
   world.Broadcast(&is_wrong_input, 1, base::DType::kInt32, first_failed);
-  // A rank that goes with its error ends what others still wait for: none goes before all know.
-  try {
-    world.Barrier();
-  } catch (const base::CommError&) {
-    // One has gone already; so all had come.
-  }
+  MeetBeforeFailing(world);
   if (failure) std::rethrow_exception(failure);
   message = base::Concat(what, " failed on rank ", first_failed, ": ", message);
   if (is_wrong_input == 1) throw base::ConfigError(message);

@@ -7,6 +7,10 @@
 
 namespace tessera::engine {
 
+// Before an error that every rank throws: a rank that goes with its error ends what others still
+// wait for, so none goes before all know. Collective.
+void MeetBeforeFailing(Communicator& world);
+
 // Runs `work`, which must not communicate, on every rank and waits for all. When it fails on any
 // rank, all ranks throw once every rank is done, so that nobody waits for a failed one and the
 // caller may clean up: the failed ranks their own exception, the others one with the rank and

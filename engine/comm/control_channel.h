@@ -5,11 +5,16 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/comm/tcp_socket.h"
 
 namespace tessera::engine {
+
+// What is said of a rank whose connection has closed.
+inline constexpr std::string_view kIsGone =
+    " is gone: its process has ended, or its connection was cut";
 
 enum class ControlKind : uint8_t {
   kHello,     // a rank's first: its number; the run's secret as text

@@ -93,7 +93,7 @@ void ControlClient::Run(const std::stop_token& stop) {
     const std::string message = timeout_message_;
     lock.unlock();
     if (!is_open && !is_over) {
-      SetFailure({.rank = rank_, .reason = "rank 0 is gone: its process has ended"});
+      SetFailure({.rank = rank_, .reason = base::Concat("rank 0", kIsGone)});
     }
     if (is_without_cause) TellWhatWasGivenUp();
     if (is_unanswered) {

@@ -136,7 +136,7 @@ void ControlServer::Read(int rank) {
   const std::string address = member.address;
   member.channel.reset();
   if (member.has_left) return;
-  Fail(rank, base::Concat("rank ", rank, " on ", address, " is gone: its process has ended"));
+  Fail(rank, base::Concat("rank ", rank, " on ", address, kIsGone));
 }
 
 void ControlServer::Handle(int rank, const ControlMessage& message) {

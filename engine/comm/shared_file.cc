@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -41,13 +42,22 @@ std::string HostWord() {
   return boot_id + '/' + std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();
 }
 
+// A process that may not have files so large is killed by a signal when it makes one.
+void RequireLargeFiles() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= SharedFile::kMaxBytes) return;
+  throw base::SystemError(base::Concat("files may have ", limit.rlim_cur, " bytes only"));
+}
+
 [[noreturn]] void ThrowSystemError(const std::string& what) {
   throw base::SystemError(base::Concat(what, ": ", std::strerror(errno)));
 }
 
 }  // namespace
 
-SharedFile::SharedFile() : descriptor_(memfd_create("tessera", MFD_CLOEXEC)) {
+SharedFile::SharedFile() {
+  RequireLargeFiles();
+  descriptor_ = memfd_create("tessera", MFD_CLOEXEC);
   if (descriptor_ < 0) ThrowSystemError("memfd_create");
   try {
     if (ftruncate(descriptor_, kMaxBytes) != 0) ThrowSystemError("ftruncate of shared memory");

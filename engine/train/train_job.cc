@@ -193,12 +193,18 @@ class RankRun {
       doctor_.AfterStep(result);
       return result;
     } catch (const DivergedError&) {
-      if (saver_) saver_->Wait();
+      EndTogether();
       throw;
     } catch (const ReplicaError&) {
-      if (saver_) saver_->Wait();
+      EndTogether();
       throw;
     }
+  }
+
+  // Before an error that every rank throws.
+  void EndTogether() {
+    if (saver_) saver_->Wait();
+    MeetBeforeFailing(world_);
   }
 
   bool IsEvaluatedAfter(const StepResult& result) const {

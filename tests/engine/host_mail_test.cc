@@ -2,6 +2,7 @@
 #include "engine/comm/host_mail.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <memory>
@@ -54,6 +55,18 @@ TEST(SharedFileTest, IsFoundByItsTicketAlone) {
   EXPECT_THROW(SharedFile(file.ticket() + "0"), base::SystemError);  // another random number
   EXPECT_THROW(SharedFile(host + " 1 999999 1 1"), base::SystemError);
   EXPECT_THROW(SharedFile{host}, base::SystemError);
+}
+
+// Where it would be killed for its size.
+TEST(SharedFileTest, IsNoneWhereFilesMustBeSmall) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = rlim_t{1} << 30;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(SharedFile(), base::SystemError);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_NO_THROW(SharedFile());
 }
 
 TEST(HostMailTest, LettersOfASlotComeInTheOrderOfSendingToWhoExpectsThemFirst) {

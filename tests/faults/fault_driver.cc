@@ -119,10 +119,16 @@ class Rounds {
   std::vector<float> received_ = std::vector<float>(100'000);
 };
 
+// Memory has no connections that could be cut.
+engine::HostLink LinkFor(Fault fault) {
+  return fault == Fault::kCutOff ? engine::HostLink::kTcp : engine::HostLink::kShared;
+}
+
 void RunOperations(const FaultRun& run) {
   const auto world = engine::JoinProcessWorld(run.process, run.place,
                                               {.init_timeout_s = run.init_timeout_s,
                                                .timeout_s = run.timeout_s,
+                                               .host_link = LinkFor(run.fault),
                                                .record_folder = run.folder});
   try {
     const std::vector<int> spared = run.strikes_within ? Connections() : std::vector<int>();
