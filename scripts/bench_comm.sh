@@ -2,7 +2,8 @@
 # Collectives and messages between ranks of one host: threads, processes over shared memory and over
 # TCP, Gloo's own algorithms and MPI, side by side: scripts/bench_comm.sh [ROUNDS]
 #
-# Every round runs all of them in turn. MPI is Debian's libopenmpi-dev where it is installed. Wants
+# Every round runs all of them in turn; no rank is bound to a core, which Gloo, with a thread of its
+# own beside each rank's, would pay for. MPI is Debian's libopenmpi-dev where it is installed. Wants
 # a quiet machine and some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,7 +26,7 @@ for ((round = 0; round < ${1:-5}; ++round)); do
           "$binaries/mpi_peer" ;;
         gloo) "$binaries/gloo_peer" "$ranks" ;;
         *) "$binaries/comm_benchmark" "$library" "$ranks" ;;
-      esac >> "$rows"
+      esac >> "$rows" || echo "bench_comm.sh: $library with $ranks ranks stopped in round $round" >&2
     done
   done
 done

@@ -1,10 +1,10 @@
 #include "engine/comm/communicator.h"
 
 #include <cstddef>
-#include <cstring>
 #include <numeric>
 
 #include "cost_model/base/check.h"
+#include "engine/comm/copy_bytes.h"
 #include "engine/comm/lone_handle.h"
 
 namespace tessera::engine {
@@ -195,8 +195,7 @@ void Communicator::DoAllToAllV(const void* input, std::span<const int64_t> send_
   GroupStart();
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) {
-      const int64_t num_bytes = send_counts[peer] * SizeBytes(dtype);
-      if (num_bytes > 0) std::memcpy(to, from, static_cast<size_t>(num_bytes));
+      CopyBytes(from, to, send_counts[peer] * SizeBytes(dtype));
     } else {
       DoSend(from, send_counts[peer], dtype, peer, kAllToAllTag);
       DoRecv(to, receive_counts[peer], dtype, peer, kAllToAllTag);

@@ -1,12 +1,12 @@
 #include "engine/comm/gloo_collectives.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "cost_model/base/error.h"
 #include "cost_model/base/math.h"
+#include "engine/comm/copy_bytes.h"
 #include "engine/comm/reduce.h"
 #include "engine/comm/transfers.h"
 
@@ -20,10 +20,6 @@ const std::byte* At(const void* data, int64_t offset) {
   return static_cast<const std::byte*>(data) + offset;
 }
 std::byte* At(void* data, int64_t offset) { return static_cast<std::byte*>(data) + offset; }
-
-void Copy(const void* from, void* to, int64_t num_bytes) {
-  if (from != to && num_bytes > 0) std::memcpy(to, from, static_cast<size_t>(num_bytes));
-}
 
 // One collective of one rank.
 class Runner {
@@ -40,7 +36,7 @@ class Runner {
     const int64_t block_bytes = op_.header.count * element_bytes_;
     ForEachPeer([&](int peer) { Receive(At(output, peer * block_bytes), block_bytes, peer, 0); });
     SendToAll(input, block_bytes, 0);
-    Copy(input, At(output, rank() * block_bytes), block_bytes);
+    CopyBytes(input, At(output, rank() * block_bytes), block_bytes);
     transfers_->AwaitAll(wait_);
   }
 
@@ -87,7 +83,7 @@ class Runner {
     const int64_t block_bytes = op_.header.count * element_bytes_;
     ForEachPeer([&](int peer) { Receive(At(output, peer * block_bytes), block_bytes, peer, 0); });
     ForEachPeer([&](int peer) { Send(At(input, peer * block_bytes), block_bytes, peer, 0); });
-    Copy(At(input, rank() * block_bytes), At(output, rank() * block_bytes), block_bytes);
+    CopyBytes(At(input, rank() * block_bytes), At(output, rank() * block_bytes), block_bytes);
     transfers_->AwaitAll(wait_);
   }
 

@@ -1,23 +1,16 @@
 #include "engine/comm/host_communicator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "cost_model/base/check.h"
+#include "engine/comm/copy_bytes.h"
 #include "engine/comm/done_handle.h"
 
 namespace tessera::engine {
-namespace {
 
 using base::DType;
 using base::ReduceOp;
-
-void Copy(const void* from, void* to, int64_t num_bytes) {
-  if (from != to && num_bytes > 0) std::memcpy(to, from, static_cast<size_t>(num_bytes));
-}
-
-}  // namespace
 
 class HostCommunicator::GroupHandle final : public CommHandle {
  public:
@@ -34,7 +27,7 @@ class HostCommunicator::GroupHandle final : public CommHandle {
 std::unique_ptr<CommHandle> HostCommunicator::Post(const CollectiveHeader& header,
                                                    const void* input, void* output) {
   if (size() == 1) {
-    Copy(input, output, header.count * SizeBytes(header.dtype));
+    CopyBytes(input, output, header.count * SizeBytes(header.dtype));
     return std::make_unique<DoneHandle>();
   }
   const BlockedTimer timer = TimeBlocked();
@@ -123,7 +116,7 @@ void HostCommunicator::DeliverToItself(std::vector<Call>& messages) const {
     TESSERA_CHECK(receive != receives.end() && receive->op.header == send.op.header, name(),
                   ": a message to itself of ", ShapeOf(send.op), ", tag ", send.op.tag,
                   " without its receive in the same group");
-    Copy(send.input, receive->output, send.op.header.count * SizeBytes(send.op.header.dtype));
+    CopyBytes(send.input, receive->output, send.op.header.count * SizeBytes(send.op.header.dtype));
     receives.erase(receive);
   }
   TESSERA_CHECK(receives.empty(), name(), ": a receive from itself without its send in the group");

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <new>
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/error.h"
 #include "cost_model/base/math.h"
+#include "engine/comm/copy_bytes.h"
 
 namespace tessera::engine {
 namespace {
@@ -80,7 +80,7 @@ MailOutbox::Sent MailOutbox::Send(const void* data, int64_t num_bytes, std::span
   auto* const content = new (file_.At(offset)) MailContent;
   content->num_readers.store(static_cast<int32_t>(readers.size()), std::memory_order_relaxed);
   content->serial = ++serial_;
-  if (num_bytes > 0) std::memcpy(content->bytes(), data, static_cast<size_t>(num_bytes));
+  CopyBytes(data, content->bytes(), num_bytes);
   blocks_[static_cast<size_t>(size_index)].in_use.push_back({content, nullptr, offset});
   bytes_in_use_ += kSmallestBlockBytes << size_index;
   constexpr int kLetterIndex = 0;

@@ -1,10 +1,10 @@
 #include "engine/comm/mail_transfers.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/math.h"
+#include "engine/comm/copy_bytes.h"
 
 namespace tessera::engine {
 namespace {
@@ -86,10 +86,7 @@ std::optional<MailInbox::Mail> MailTransfers::Next(const Transfer& transfer) {
 bool MailTransfers::TakeNext(Transfer& transfer) {
   const auto mail = Next(transfer);
   if (!mail) return false;
-  if (mail->num_bytes > 0) {
-    std::memcpy(transfer.into + transfer.num_taken * kMaxMailBytes, mail->bytes,
-                static_cast<size_t>(mail->num_bytes));
-  }
+  CopyBytes(mail->bytes, transfer.into + transfer.num_taken * kMaxMailBytes, mail->num_bytes);
   mail_.From(transfer.sender).Release(transfer.slot, transfer.first_letter + transfer.num_taken);
   ++transfer.num_taken;
   return true;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 
 #include "cost_model/base/check.h"
 #include "cost_model/base/math.h"
+#include "engine/comm/copy_bytes.h"
 #include "engine/comm/reduce.h"
 
 namespace tessera::engine {
@@ -64,13 +64,14 @@ struct Copier {
   int64_t count;
   int64_t begin;
   int64_t n;
+  int64_t all_bytes;  // that the collective copies
 
   void operator()(const void* source, int64_t source_block, void* target,
                   int64_t target_block) const {
     const auto* from =
         static_cast<const std::byte*>(source) + (source_block * count + begin) * element_bytes;
     auto* to = static_cast<std::byte*>(target) + (target_block * count + begin) * element_bytes;
-    if (from != to) std::memcpy(to, from, n * element_bytes);
+    CopyBytes(from, to, n * element_bytes, all_bytes);
   }
 };
 
@@ -121,7 +122,8 @@ void RunFragment(const Collective& collective, int64_t index) {
   const int64_t block = index / FragmentsPerBlock(header);
   const int64_t begin = index % FragmentsPerBlock(header) * FragmentElements(header.dtype);
   const int64_t n = std::min(FragmentElements(header.dtype), header.count - begin);
-  const Copier copy{SizeBytes(header.dtype), header.count, begin, n};
+  const Copier copy{SizeBytes(header.dtype), header.count, begin, n,
+                    WorkBytes(header, static_cast<int>(num_ranks))};
   switch (header.kind) {
     case CollectiveKind::kAllReduce:
       return ReduceElements(inputs, begin, outputs, begin, n, header.dtype, header.op);

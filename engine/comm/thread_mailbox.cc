@@ -1,16 +1,15 @@
 #include "engine/comm/thread_mailbox.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "engine/comm/copy_bytes.h"
 
 namespace tessera::engine {
 namespace {
 
 void Deliver(const Envelope& envelope, const void* source, PendingRecv& recv) {
-  if (envelope.count > 0) {
-    std::memcpy(recv.data, source, envelope.count * SizeBytes(envelope.dtype));
-  }
+  CopyBytes(source, recv.data, envelope.count * SizeBytes(envelope.dtype));
   recv.done.store(true, std::memory_order_release);
 }
 
@@ -63,7 +62,7 @@ void Mailbox::Buffer(PendingSend& send) {
   if (message == messages_.end()) return;
   const int64_t num_bytes = send.envelope.count * SizeBytes(send.envelope.dtype);
   message->storage = TakeStorage(num_bytes);
-  if (num_bytes > 0) std::memcpy(message->storage.bytes.get(), send.data, num_bytes);
+  CopyBytes(send.data, message->storage.bytes.get(), num_bytes);
   message->data = message->storage.bytes.get();
   message->send = nullptr;
   send.done.store(true, std::memory_order_relaxed);

@@ -41,7 +41,6 @@ class OurLink final : public TimedLink {
 
 void TimeThreads(int num_ranks) {
   RunThreadRanks(num_ranks, {}, [&](Communicator& world) {
-    KeepToOwnCore(world.rank(), world.size());
     OurLink link(world);
     TimeAll(link, "thread");
   });

@@ -1,7 +1,7 @@
 """Tables of what scripts/bench_comm.sh measured: comm_table.py ROWS
 
 A row has library, ranks, operation, bytes and seconds, tab-separated; several rows of the same are
-rounds. Prints, in Markdown, the median over the rounds: time, rate, and TCP's time over it.
+rounds. Prints, in Markdown, the median over the rounds: time, rate, and plain Gloo's time over it.
 """
 
 import collections
@@ -15,6 +15,7 @@ LIBRARIES = {
     "gloo": "Gloo",
     "mpi": "MPI",
 }
+LEAST_RATED_BYTES = 256 << 10  # what takes less is a matter of latency
 
 
 def size_text(num_bytes):
@@ -25,9 +26,10 @@ def time_text(seconds):
     return f"{seconds * 1e6:.0f} us" if seconds < 1e-3 else f"{seconds * 1e3:.1f} ms"
 
 
-def cell(num_bytes, seconds, tcp_s):
-    ratio = "" if tcp_s is None else f", {tcp_s / seconds:.1f}x"
-    return f"{time_text(seconds)}, {num_bytes / seconds * 1e-9:.1f} GB/s{ratio}"
+def cell(num_bytes, seconds, gloo_s):
+    ratio = "" if gloo_s is None else f", {gloo_s / seconds:.1f}x"
+    rate = f", {num_bytes / seconds * 1e-9:.1f} GB/s" if num_bytes >= LEAST_RATED_BYTES else ""
+    return time_text(seconds) + rate + ratio
 
 
 def main():
@@ -43,11 +45,11 @@ def main():
         print("| | | " + " | ".join(LIBRARIES[name] for name in libraries) + " |")
         print("|---|---|" + "---|" * len(libraries))
         for operation, num_bytes in dict.fromkeys(key[1:3] for key in medians if key[0] == ranks):
-            tcp_s = medians.get((ranks, operation, num_bytes, "tcp"))
+            gloo_s = medians.get((ranks, operation, num_bytes, "gloo"))
             cells = []
             for name in libraries:
                 seconds = medians.get((ranks, operation, num_bytes, name))
-                base_s = None if name == "tcp" else tcp_s
+                base_s = None if name == "gloo" else gloo_s
                 cells.append("" if seconds is None else cell(num_bytes, seconds, base_s))
             print(f"| {operation} | {size_text(num_bytes)} | " + " | ".join(cells) + " |")
 

@@ -2,7 +2,6 @@
 // project, so that a program of another library can use it.
 #pragma once
 
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include <exception>
 #include <filesystem>
 #include <string>
-#include <thread>
 #include <vector>
 
 // One rank's end of all ranks. Counts are fp32 elements of the larger buffer.
@@ -42,16 +40,6 @@ inline const char* NameOf(TimedOp op) {
 }
 
 inline constexpr int64_t kTimedBytes[] = {1 << 10, 16 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20};
-
-// A core each where there are enough, as in training.
-inline void KeepToOwnCore(int rank, int num_ranks) {
-  const unsigned num_cores = std::thread::hardware_concurrency();
-  if (static_cast<unsigned>(num_ranks) > num_cores) return;
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(rank, &cores);
-  sched_setaffinity(0, sizeof(cores), &cores);
-}
 
 // A message goes from each even rank to the next one and comes back: two of them, one way.
 inline void RunTimed(TimedLink& link, TimedOp op, std::vector<float>& a, std::vector<float>& b,
@@ -85,7 +73,6 @@ int RunTimedProcesses(int num_ranks, const Time& time) {
   if (mkdtemp(folder.data()) == nullptr) return num_ranks;
   for (int rank = 0; rank < num_ranks; ++rank) {
     if (fork() != 0) continue;
-    KeepToOwnCore(rank, num_ranks);
     int code = 0;
     try {
       time(rank, folder);

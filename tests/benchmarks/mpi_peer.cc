@@ -44,7 +44,6 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   {
     MpiLink link;
-    KeepToOwnCore(link.rank(), link.size());
     TimeAll(link, "mpi");
   }
   MPI_Finalize();
