@@ -4,6 +4,7 @@
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
+#include "cost_model/spec/strict_json.h"
 #include "engine/checkpoint/crc32.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/safetensors_header.h"
@@ -38,7 +39,7 @@ class ObjectReader {
     const JsonValue& value = Get(key);
     if (!value.is_number_unsigned() ||
         value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      Fail(key, PrintableName(value.dump()), "a whole number from 0");
+      Fail(key, PrintableName(spec::DescribeJson(value)), "a whole number from 0");
     }
     return value.get<int64_t>();
   }
@@ -49,14 +50,14 @@ class ObjectReader {
     const bool is_scale = value.is_number() &&
                           (value.get<double>() == 0 || value.get<double>() >= 1) &&
                           value.get<double>() <= std::numeric_limits<float>::max();
-    if (!is_scale) Fail(key, PrintableName(value.dump()), "a number from 1, or 0");
+    if (!is_scale) Fail(key, PrintableName(spec::DescribeJson(value)), "a number from 1, or 0");
     return value.get<double>();
   }
 
   uint64_t GetUnsigned(const char* key) {
     const JsonValue& value = Get(key);
     if (!value.is_number_unsigned()) {
-      Fail(key, PrintableName(value.dump()), "a whole number from 0");
+      Fail(key, PrintableName(spec::DescribeJson(value)), "a whole number from 0");
     }
     return value.get<uint64_t>();
   }
@@ -129,7 +130,7 @@ CheckpointParameter ReadParameter(ObjectReader& object) {
   if (!shape.is_array()) object.Fail("shape", shape.type_name(), "an array");
   for (const JsonValue& size : shape) {
     if (!size.is_number_unsigned()) {
-      object.Fail("shape", PrintableName(size.dump()), "whole numbers from 0");
+      object.Fail("shape", PrintableName(spec::DescribeJson(size)), "whole numbers from 0");
     }
     parameter.shape.push_back(size.get<int64_t>());
   }
@@ -165,7 +166,7 @@ RecentSteps ReadRecent(ObjectReader& object) {
   if (!losses.is_array()) object.Fail("recent_losses", losses.type_name(), "an array");
   for (const JsonValue& loss : losses) {
     if (!loss.is_number()) {
-      object.Fail("recent_losses", PrintableName(loss.dump()), "numbers");
+      object.Fail("recent_losses", PrintableName(spec::DescribeJson(loss)), "numbers");
     }
     recent.losses.push_back(loss.get<double>());
   }

@@ -1,5 +1,5 @@
-// libFuzzer's entry, for the target that TESSERA_FUZZ_TARGET names; `--` without one lists them.
-// scripts/fuzz.sh builds and runs it.
+// libFuzzer's entry, for the target that TESSERA_FUZZ_TARGET names; without it the names of all are
+// printed. scripts/fuzz.sh builds and runs it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,24 +21,32 @@ void WriteSeeds(const tessera::fuzz::FuzzTarget& target) {
   }
 }
 
-tessera::fuzz::FuzzTarget FindTarget() {
-  const char* const wanted = std::getenv("TESSERA_FUZZ_TARGET");
-  for (tessera::fuzz::FuzzTarget& target : tessera::fuzz::AllTargets()) {
-    if (wanted == nullptr) {
-      std::puts(target.name.c_str());
-    } else if (target.name == wanted) {
-      WriteSeeds(target);
-      return target;
+// Once, before libFuzzer takes over what happens at the end of the program.
+const tessera::fuzz::FuzzTarget& Target() {
+  static const tessera::fuzz::FuzzTarget chosen = [] {
+    const char* const wanted = std::getenv("TESSERA_FUZZ_TARGET");
+    for (tessera::fuzz::FuzzTarget& target : tessera::fuzz::AllTargets()) {
+      if (wanted == nullptr) {
+        std::puts(target.name.c_str());
+      } else if (target.name == wanted) {
+        WriteSeeds(target);
+        return target;
+      }
     }
-  }
-  if (wanted != nullptr) std::fprintf(stderr, "no fuzz target %s\n", wanted);
-  std::exit(wanted == nullptr ? 0 : 2);
+    if (wanted != nullptr) std::fprintf(stderr, "no fuzz target %s\n", wanted);
+    std::exit(wanted == nullptr ? 0 : 2);
+  }();
+  return chosen;
 }
 
 }  // namespace
 
+extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
+  Target();
+  return 0;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const tessera::fuzz::FuzzTarget target = FindTarget();
-  target.refusal({reinterpret_cast<const char*>(data), size});
+  Target().refusal({reinterpret_cast<const char*>(data), size});
   return 0;
 }
