@@ -39,26 +39,24 @@ trap 'rm -rf "$TMPDIR"' EXIT
 fuzz_target() {
   local target=$1
   local corpus=$build/corpus/$target log=$build/findings/$target.log result=clean
-  mkdir -p "$corpus"
-  export TESSERA_FUZZ_TARGET=$target TESSERA_FUZZ_SEEDS=$corpus
-  "$program" -runs=0 > "$log" 2>&1 || result="BROKEN"
   # The words of the seeds that are text, as libFuzzer's dictionary.
   local words=$TMPDIR/$target.words options=()
   grep -ohaE '"[A-Za-z0-9_.<|>-]{2,40}"' "$corpus"/seed* | sort -u > "$words" || true
   [[ ! -s $words ]] || options+=("-dict=$words")
-  "$program" -max_total_time="$seconds" -malloc_limit_mb=256 -rss_limit_mb=2048 -timeout=10 \
-    -max_len=65536 -print_final_stats=1 ${options:+"${options[@]}"} \
+  TESSERA_FUZZ_TARGET=$target "$program" -max_total_time="$seconds" -malloc_limit_mb=256 \
+    -rss_limit_mb=2048 -timeout=10 -max_len=65536 -print_final_stats=1 ${options:+"${options[@]}"} \
     -artifact_prefix="$build/findings/$target-" "$corpus" > "$log" 2>&1 || result="BROKEN, see $log"
   local executions coverage
   executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   coverage=$(sed -n 's/.* cov: \([0-9]*\).*/\1/p' "$log" | tail -1)
   printf '%-20s %12s %10s %10s  %s\n' "$target" "${executions:--}" "${coverage:--}" \
     "$(find "$corpus" -type f | wc -l)" "$result"
-  [[ $result == clean ]]
+  [[ $result == clean ]] || { tail -n 40 "$log"; return 1; }
 }
 
-targets=("${@:2}")
-if [[ ${#targets[@]} == 0 ]]; then mapfile -t targets < <("$program"); fi
+TESSERA_FUZZ_CORPUS=$build/corpus "$program" > "$TMPDIR/targets"
+mapfile -t targets < "$TMPDIR/targets"
+(($# < 2)) || targets=("${@:2}")
 printf '%-20s %12s %10s %10s  %s\n' target executions coverage corpus result
 failed=0
 running=0
