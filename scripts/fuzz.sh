@@ -7,24 +7,26 @@
 #
 # It builds in FOLDER, build/cpu-fuzz by default. What a target has learned stays in corpus/TARGET
 # there; an input that breaks it is kept in findings, and the script ends with 1, or with 77 where
-# there is no clang++. tests/fuzz/mutation_test.cc is the short form that needs no clang.
+# there is no clang++ with libFuzzer. tests/fuzz/mutation_test.cc is the short form that needs no clang.
 set -euo pipefail
 source=$(realpath "$(dirname "$0")/..")
 
 build=$source/build/cpu-fuzz
 if [[ ${1:-} == --build ]]; then
-  mkdir -p "$2"
-  build=$(realpath "$2")
+  build=$2
   shift 2
 fi
+mkdir -p "$build"
+build=$(realpath "$build")
 seconds=${1:-60}
-if ! command -v clang++ > /dev/null; then
-  echo "fuzz.sh: skipped: no clang++; apt-get install clang (Debian) brings it" >&2
+if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+  clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null 2> /dev/null; then
+  echo "fuzz.sh: skipped: no clang++ with libFuzzer; scripts/install_deps.sh brings it" >&2
   exit 77
 fi
 
-(cd "$source" && cmake --preset cpu-fuzz -B "$build" -DTESSERA_UNITY=ON > "$build.configure.log") ||
-  { cat "$build.configure.log" >&2; exit 1; }
+(cd "$source" && cmake --preset cpu-fuzz -B "$build" -DTESSERA_UNITY=ON > "$build/configure.log") ||
+  { cat "$build/configure.log" >&2; exit 1; }
 cmake --build "$build" --target fuzz_targets --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
 
 program=$build/bin/fuzz_targets

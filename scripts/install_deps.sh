@@ -11,7 +11,7 @@ set -euo pipefail
 packages=(g++ cmake ninja-build git ca-certificates python3 libopenblas-dev libyaml-cpp-dev
           libcli11-dev nlohmann-json3-dev libeigen3-dev libpcre2-dev libsentencepiece-dev
           libgloo-dev libgtest-dev libgmock-dev
-          libjs-chart.js chromium clang)
+          libjs-chart.js chromium clang libclang-rt-dev)
 # The tests' stand-in for a GPU switches between threads of a block; elsewhere it does so in
 # assembly of its own.
 [[ $(uname -m) == x86_64 ]] || packages+=(libboost-context-dev)
