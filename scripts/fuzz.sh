@@ -35,6 +35,7 @@ memory_folder=/dev/shm
 [[ -d $memory_folder ]] || memory_folder=${TMPDIR:-/tmp}
 TMPDIR=$(mktemp -d "$memory_folder/tessera_fuzz_XXXXXX")
 export TMPDIR
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 trap 'rm -rf "$TMPDIR"' EXIT
 
 # Prints a line of what SECONDS of a target came to.

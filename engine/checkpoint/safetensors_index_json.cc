@@ -2,6 +2,7 @@
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/strict_json.h"
+#include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace tessera::engine {
@@ -10,12 +11,6 @@ namespace {
 using base::Concat;
 using base::ConfigError;
 using JsonValue = nlohmann::json;
-
-// Also keeps an index from reaching outside its own folder.
-bool IsPlainFileName(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
 
 }  // namespace
 
