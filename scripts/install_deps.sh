@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what building and testing needs on Debian 12 or a relative of it.
 #
-#   scripts/install_deps.sh          compiler, CMake, libraries, a browser for the tests of reports
-#   scripts/install_deps.sh --dev    also clang, clang-format, clang-tidy, ccache, Google Benchmark
+#   scripts/install_deps.sh          compiler, CMake, libraries, a browser for the tests of reports,
+#                                    clang for fuzzing
+#   scripts/install_deps.sh --dev    also clang-format, clang-tidy, ccache, Google Benchmark
 #
 # Does nothing, quickly, when all of it is there.
 set -euo pipefail
@@ -10,15 +11,15 @@ set -euo pipefail
 packages=(g++ cmake ninja-build git ca-certificates python3 libopenblas-dev libyaml-cpp-dev
           libcli11-dev nlohmann-json3-dev libeigen3-dev libpcre2-dev libsentencepiece-dev
           libgloo-dev libgtest-dev libgmock-dev
-          libjs-chart.js chromium)
+          libjs-chart.js chromium clang libclang-rt-dev)
 # The tests' stand-in for a GPU switches between threads of a block; elsewhere it does so in
 # assembly of its own.
 [[ $(uname -m) == x86_64 ]] || packages+=(libboost-context-dev)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang clang-format clang-tidy ccache libbenchmark-dev) ;;
+  --dev) packages+=(clang-format clang-tidy ccache libbenchmark-dev) ;;
   *)
-    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -30,7 +30,7 @@ using NumberRange = Range<double>;
 // A size that may be multiplied with another one in int64_t.
 inline constexpr IntegerRange kSizeRange = {.minimum = 1,
                                             .maximum = std::numeric_limits<int32_t>::max()};
-inline constexpr IntegerRange kCountRange = {.minimum = 0};
+inline constexpr IntegerRange kCountRange = {.minimum = 0, .maximum = kSizeRange.maximum};
 inline constexpr NumberRange kPositive = {.minimum = 0, .above_minimum = true};
 inline constexpr NumberRange kNotNegative = {.minimum = 0};
 inline constexpr NumberRange kDropoutRange = {.minimum = 0, .maximum = 1, .below_maximum = true};

@@ -232,7 +232,8 @@ void VisitSlidingWindow(MegatronFields& fields, ModelSpec& model) {
   const std::optional<std::vector<int64_t>> window = arguments.Integers(names);
   const std::optional<int64_t> interval = arguments.Integer({"window_attn_skip_freq"});
   if (!window) return;
-  if (window->size() != 2 || window->front() < 0 || window->back() != 0) {
+  if (window->size() != 2 || window->front() < 0 || window->front() >= kSizeRange.maximum ||
+      window->back() != 0) {
     arguments.Fail(names, "another window", "two numbers: tokens before, and 0 tokens after");
   }
   model.sliding_window =

@@ -11,6 +11,9 @@ namespace {
 
 using Show = MegatronFields::Show;
 
+// Far beyond any training; sums of two such numbers are exact.
+constexpr IntegerRange kSampleRange = {.minimum = 0, .maximum = 1'000'000'000'000'000};
+
 void ReadPrecision(MegatronFields& fields, TrainingSpec& training) {
   MegatronArguments& arguments = fields.arguments();
   const std::optional<bool> bf16 = arguments.Flag({"bf16"});
@@ -59,7 +62,7 @@ void VisitSteps(MegatronFields& fields, const TrainingSpec& training, const char
   }
   MegatronArguments& arguments = fields.arguments();
   const std::optional<int64_t> by_iterations = arguments.Integer({iterations}, kCountRange);
-  std::optional<int64_t> by_samples = arguments.Integer({samples}, kCountRange);
+  std::optional<int64_t> by_samples = arguments.Integer({samples}, kSampleRange);
   if (by_iterations && by_samples) {
     arguments.Fail({samples}, "samples", "none, as " + iterations + " says it");
   }
@@ -79,7 +82,7 @@ void VisitTrainingLength(MegatronFields& fields, TrainingSpec& training) {
   MegatronArguments& arguments = fields.arguments();
   if (const auto ramp = arguments.Integers({"rampup_batch_size"})) {
     const bool is_ramp = ramp->size() == 3 && *std::min_element(ramp->begin(), ramp->end()) >= 1 &&
-                         std::max((*ramp)[0], (*ramp)[1]) <= kSizeRange.maximum;
+                         *std::max_element(ramp->begin(), ramp->end()) <= kSizeRange.maximum;
     if (!is_ramp) {
       arguments.Fail({"rampup_batch_size"}, base::Concat(ramp->size(), " numbers"),
                      "the batch to start with, its increment and the samples of the ramp");
@@ -88,7 +91,7 @@ void VisitTrainingLength(MegatronFields& fields, TrainingSpec& training) {
                std::optional(BatchRamp{(*ramp)[0], (*ramp)[1], (*ramp)[2]}));
   }
   const std::optional<int64_t> steps = arguments.Integer({"train_iters"}, kCountRange);
-  const std::optional<int64_t> samples = arguments.Integer({"train_samples"}, kCountRange);
+  const std::optional<int64_t> samples = arguments.Integer({"train_samples"}, kSampleRange);
   if (steps && samples) {
     arguments.Fail({"train_samples"}, "samples", "none, as train_iters says it");
   }

@@ -59,8 +59,9 @@ int ExpertTensorSize(const ParallelSpec& parallel) {
 
 int ExpertDataSize(const ParallelSpec& parallel) {
   // At least one, also for a part of the ranks that holds less than the experts need.
-  return std::max(1, parallel.tensor_parallel_size * GradientGroupSize(parallel) /
-                         (ExpertTensorSize(parallel) * parallel.expert_parallel_size));
+  const int64_t stage_ranks = int64_t{parallel.tensor_parallel_size} * GradientGroupSize(parallel);
+  const int64_t expert_ranks = int64_t{ExpertTensorSize(parallel)} * parallel.expert_parallel_size;
+  return static_cast<int>(std::max<int64_t>(1, stage_ranks / expert_ranks));
 }
 
 int ShardGroupSize(const ParallelSpec& parallel) {

@@ -71,7 +71,7 @@ class PipelineRules {
   void CheckStagesAreUsed() {
     const int pp = parallel_.pipeline_parallel_size;
     for (int stage = 1; stage + 1 < pp; ++stage) {
-      int count = 0;
+      int64_t count = 0;
       for (size_t i = stage; i < parallel_.layers_per_virtual_stage.size(); i += pp) {
         count += parallel_.layers_per_virtual_stage[i];
       }
@@ -126,13 +126,15 @@ class PipelineRules {
 
   void CheckTransfers() {
     if (!parallel_.scatter_gather_transfers || parallel_.sequence_parallel) return;
-    const int64_t elements = training_.sequence_length / parallel_.context_parallel_size *
-                             parallel_.micro_batch_size * model_.hidden_size;
+    const int64_t tokens =
+        training_.sequence_length / parallel_.context_parallel_size * parallel_.micro_batch_size;
     const int tp = parallel_.tensor_parallel_size;
-    if (elements % tp == 0) return;
-    Add("transfer % tp", tp, elements, "elements",
-        Concat("a transfer of ", elements, " elements is not divisible by tensor-parallel size ",
-               tp));
+    // Three sizes may overflow together.
+    const int64_t rest = tokens % tp * (model_.hidden_size % tp) % tp;
+    if (rest == 0) return;
+    Add("transfer % tp", tp, rest, "elements",
+        Concat("a transfer of ", tokens, " x ", model_.hidden_size,
+               " elements is not divisible by tensor-parallel size ", tp));
   }
 
   void CheckRecompute() {

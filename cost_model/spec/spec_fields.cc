@@ -164,7 +164,7 @@ void VisitOptimizer(FieldVisitor& fields, OptimizerSpec& optimizer, Presence pre
 void VisitBatchRamp(FieldVisitor& fields, BatchRamp& ramp) {
   fields.Integer("start_batch_size", ramp.start_batch_size, kSizeRange);
   fields.Integer("increment", ramp.increment, kSizeRange);
-  fields.Integer("samples", ramp.samples, {.minimum = 1});
+  fields.Integer("samples", ramp.samples, kSizeRange);
 }
 
 void VisitDocumentEnds(FieldVisitor& fields, TrainingSpec& training) {

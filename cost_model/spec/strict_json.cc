@@ -18,11 +18,14 @@ using base::Concat;
 using base::ConfigError;
 using nlohmann::json;
 
-// Follows the parser through the document and refuses the second of two equal keys, which the
-// document itself would swallow.
-class RepeatedKeyFinder {
+// Far above any file of ours; what walks through a document calls itself once a level.
+constexpr std::size_t kMaxDepth = 100;
+
+// Follows the parser through the document and refuses nesting without end, and the second of two
+// equal keys, which the document itself would swallow.
+class DocumentGuard {
  public:
-  explicit RepeatedKeyFinder(const std::string& file) : file_(file) {}
+  explicit DocumentGuard(const std::string& file) : file_(file) {}
 
   bool operator()(int /*depth*/, json::parse_event_t event, const json& parsed) {
     using Event = json::parse_event_t;
@@ -31,6 +34,10 @@ class RepeatedKeyFinder {
       case Event::array_start:
         CountElement();
         levels_.emplace_back().is_array = event == Event::array_start;
+        if (levels_.size() > kMaxDepth) {
+          throw ConfigError(file_, "", Concat("more than ", kMaxDepth, " levels of nesting"),
+                            "a document of a few levels");
+        }
         break;
       case Event::object_end:
       case Event::array_end:
@@ -109,10 +116,10 @@ std::size_t EditDistance(const std::string& a, const std::string& b) {
 }  // namespace
 
 json ParseJson(const std::string& text, const std::string& file) {
-  RepeatedKeyFinder finder(file);
+  DocumentGuard guard(file);
   try {
-    return json::parse(text, [&finder](int depth, json::parse_event_t event, json& parsed) {
-      return finder(depth, event, parsed);
+    return json::parse(text, [&guard](int depth, json::parse_event_t event, json& parsed) {
+      return guard(depth, event, parsed);
     });
   } catch (const json::parse_error& error) {
     FailSyntax(text, file, error.byte, error.what());

@@ -7,14 +7,16 @@
 
 namespace tessera::spec {
 
-// Throws base::ConfigError: bad syntax with its line and column, a repeated key with its pointer.
+// Throws base::ConfigError: bad syntax with its line and column, a repeated key with its pointer,
+// nesting deeper than any file of ours.
 nlohmann::json ParseJson(const std::string& text, const std::string& file);
 
 // The text of a file. Throws base::ConfigError when it cannot be read.
 std::string ReadTextFile(const std::string& path);
 nlohmann::json ReadJsonFile(const std::string& path);
 
-// What an error message says it found: the value where short, otherwise its type.
+// What an error message says it found: the value where short, otherwise its type. Of a document of
+// any depth.
 std::string DescribeJson(const nlohmann::json& value);
 
 // `parent` + "/" + key, with "~" and "/" of the key escaped (RFC 6901); a control character becomes

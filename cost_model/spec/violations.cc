@@ -28,6 +28,7 @@ class Rules {
     CheckSizes();
     if (!violations_.empty()) return std::move(violations_);  // no division by such sizes
     CheckWorld(num_devices);
+    if (WorldRanks() > static_cast<double>(kMaxSize)) return std::move(violations_);
     CheckTensorParallel();
     CheckSequence();
     CheckBatch();
@@ -85,11 +86,16 @@ class Rules {
     if (parallel_.zero_group_size < 0) CheckSize("zero_group_size", parallel_.zero_group_size);
   }
 
+  // In double: four sizes in range may overflow an int64_t together.
+  double ReplicaRanks() const {
+    return static_cast<double>(parallel_.tensor_parallel_size) * parallel_.context_parallel_size *
+           parallel_.pipeline_parallel_size;
+  }
+  double WorldRanks() const { return ReplicaRanks() * parallel_.data_parallel_size; }
+
   void CheckWorld(int num_devices) {
-    // In double: four sizes in range may overflow an int64_t together.
-    const double replica = static_cast<double>(parallel_.tensor_parallel_size) *
-                           parallel_.context_parallel_size * parallel_.pipeline_parallel_size;
-    const double world = replica * parallel_.data_parallel_size;
+    const double replica = ReplicaRanks();
+    const double world = WorldRanks();
     if (world > static_cast<double>(kMaxSize)) {
       violations_.push_back({"world size",
                              Concat("the layout asks for ", world, " ranks, more than ", kMaxSize),

@@ -63,7 +63,7 @@ void CheckpointSaver::Wait() {
 }
 
 void CheckpointSaver::Start(const TrainState& state, const CheckpointInfo& info) {
-  pending_.emplace();
+  pending_ = Pending{};
   pending_->save =
       std::make_unique<CheckpointSave>(state, info,
                                        CheckpointSave::Place{.save_folder = options_.folder,

@@ -17,6 +17,8 @@ void WriteWholeFile(const std::string& path, std::string_view text);
 std::string ReadWholeFile(const std::string& path);
 
 bool PathExists(const std::string& path);
+// Whether a name that a file gives stays in that file's folder.
+bool IsPlainFileName(const std::string& name);
 // Throws base::SystemError unless the folder is there.
 void RequireFolder(const std::string& path);
 // With the folders above it, where missing.

@@ -181,9 +181,13 @@ LlmCModel ParseLlmCHeader(const std::byte* bytes, int64_t size_bytes, const std:
   }
   const double expected_bytes = FileBytes(result);
   if (expected_bytes != static_cast<double>(size_bytes)) {
-    throw ConfigError(
-        path, "", Concat(size_bytes, " bytes"),
-        Concat(static_cast<int64_t>(expected_bytes), ", as the sizes in the header say"));
+    // A broken header may speak of more than a whole number holds.
+    constexpr double kMaxShownBytes = 1e18;
+    const std::string expected = expected_bytes <= kMaxShownBytes
+                                     ? Concat(static_cast<int64_t>(expected_bytes))
+                                     : Concat(expected_bytes);
+    throw ConfigError(path, "", Concat(size_bytes, " bytes"),
+                      Concat(expected, ", as the sizes in the header say"));
   }
   return result;
 }

@@ -4,7 +4,9 @@
 
 #include "cost_model/base/error.h"
 #include "cost_model/spec/spec_json.h"
+#include "cost_model/spec/strict_json.h"
 #include "engine/checkpoint/crc32.h"
+#include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/safetensors_header.h"
 
@@ -17,6 +19,9 @@ using JsonValue = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFormatName = "tessera-checkpoint";
+
+// Of steps and samples done: far beyond any training, and a run can go on counting from there.
+constexpr int64_t kMaxProgress = 1'000'000'000'000'000;
 
 // One JSON object that is read key by key; Done fails for keys that nobody asked for.
 class ObjectReader {
@@ -38,9 +43,16 @@ class ObjectReader {
     const JsonValue& value = Get(key);
     if (!value.is_number_unsigned() ||
         value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      Fail(key, PrintableName(value.dump()), "a whole number from 0");
+      Fail(key, PrintableName(spec::DescribeJson(value)), "a whole number from 0");
     }
     return value.get<int64_t>();
+  }
+
+  // Steps or samples.
+  int64_t GetProgress(const char* key) {
+    const int64_t value = GetCount(key);
+    if (value > kMaxProgress) Fail(key, Concat(value), Concat("at most ", kMaxProgress));
+    return value;
   }
 
   // What fp16 multiplies its loss with: none as 0.
@@ -49,14 +61,14 @@ class ObjectReader {
     const bool is_scale = value.is_number() &&
                           (value.get<double>() == 0 || value.get<double>() >= 1) &&
                           value.get<double>() <= std::numeric_limits<float>::max();
-    if (!is_scale) Fail(key, PrintableName(value.dump()), "a number from 1, or 0");
+    if (!is_scale) Fail(key, PrintableName(spec::DescribeJson(value)), "a number from 1, or 0");
     return value.get<double>();
   }
 
   uint64_t GetUnsigned(const char* key) {
     const JsonValue& value = Get(key);
     if (!value.is_number_unsigned()) {
-      Fail(key, PrintableName(value.dump()), "a whole number from 0");
+      Fail(key, PrintableName(spec::DescribeJson(value)), "a whole number from 0");
     }
     return value.get<uint64_t>();
   }
@@ -117,7 +129,7 @@ CheckpointFile ReadFile(ObjectReader& object) {
   CheckpointFile file = {.name = object.GetString("name"),
                          .size_bytes = object.GetCount("size_bytes"),
                          .header_crc32 = object.GetCrc32("header_crc32")};
-  if (file.name.empty() || file.name.find('/') != std::string::npos) {
+  if (!IsPlainFileName(file.name)) {
     object.Fail("name", PrintableName(file.name), "the name of a file in the checkpoint");
   }
   return file;
@@ -129,7 +141,7 @@ CheckpointParameter ReadParameter(ObjectReader& object) {
   if (!shape.is_array()) object.Fail("shape", shape.type_name(), "an array");
   for (const JsonValue& size : shape) {
     if (!size.is_number_unsigned()) {
-      object.Fail("shape", PrintableName(size.dump()), "whole numbers from 0");
+      object.Fail("shape", PrintableName(spec::DescribeJson(size)), "whole numbers from 0");
     }
     parameter.shape.push_back(size.get<int64_t>());
   }
@@ -160,12 +172,12 @@ Piece ReadPiece(ObjectReader& object) {
 }
 
 RecentSteps ReadRecent(ObjectReader& object) {
-  RecentSteps recent{.losses = {}, .num_skipped_in_a_row = object.GetCount("skipped_in_a_row")};
+  RecentSteps recent{.losses = {}, .num_skipped_in_a_row = object.GetProgress("skipped_in_a_row")};
   const JsonValue& losses = object.Get("recent_losses");
   if (!losses.is_array()) object.Fail("recent_losses", losses.type_name(), "an array");
   for (const JsonValue& loss : losses) {
     if (!loss.is_number()) {
-      object.Fail("recent_losses", PrintableName(loss.dump()), "numbers");
+      object.Fail("recent_losses", PrintableName(spec::DescribeJson(loss)), "numbers");
     }
     recent.losses.push_back(loss.get<double>());
   }
@@ -173,16 +185,16 @@ RecentSteps ReadRecent(ObjectReader& object) {
 }
 
 TrainProgress ReadProgress(ObjectReader& object, int64_t format_version) {
-  TrainProgress progress = {.step = object.GetCount("step"),
-                            .consumed_samples = object.GetCount("consumed_samples")};
+  TrainProgress progress = {.step = object.GetProgress("step"),
+                            .consumed_samples = object.GetProgress("consumed_samples")};
   if (format_version == kOldestCheckpointFormatVersion) return progress;
-  progress.num_skipped_steps = object.GetCount("num_skipped_steps");
+  progress.num_skipped_steps = object.GetProgress("num_skipped_steps");
   if (progress.num_skipped_steps > progress.step) {
     object.Fail("num_skipped_steps", Concat(progress.num_skipped_steps),
                 Concat("at most the steps done, ", progress.step));
   }
   progress.loss_scale = {.value = object.GetLossScale("loss_scale"),
-                         .num_good_steps = object.GetCount("loss_scale_good_steps")};
+                         .num_good_steps = object.GetProgress("loss_scale_good_steps")};
   if (format_version >= 3) progress.recent = ReadRecent(object);
   return progress;
 }

@@ -1,6 +1,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/base/error.h"
+#include "cost_model/spec/strict_json.h"
+#include "engine/checkpoint/file_io.h"
 #include "engine/checkpoint/safetensors.h"
 
 namespace tessera::engine {
@@ -9,12 +11,6 @@ namespace {
 using base::Concat;
 using base::ConfigError;
 using JsonValue = nlohmann::json;
-
-// Also keeps an index from reaching outside its own folder.
-bool IsPlainFileName(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
 
 }  // namespace
 
@@ -30,7 +26,8 @@ std::map<std::string, std::string> ReadSafetensorsIndex(const std::string& path)
   for (const auto& [tensor, file] : document["weight_map"].items()) {
     if (!file.is_string() || !IsPlainFileName(file.get_ref<const std::string&>())) {
       throw ConfigError(path, Concat("/weight_map/", PrintableName(tensor)),
-                        PrintableName(file.dump()), "the name of a file in the same folder");
+                        PrintableName(spec::DescribeJson(file)),
+                        "the name of a file in the same folder");
     }
     weight_map.emplace(tensor, file.get<std::string>());
   }

@@ -1,12 +1,14 @@
 #include "engine/data/bpe_vocabulary.h"
 
+#include <algorithm>
+
 #include "cost_model/base/error.h"
 #include "engine/data/utf8.h"
 
 namespace tessera::engine {
 namespace {
 
-// Far above any vocabulary; a larger id is a slip that would take memory for all ids below it.
+// Far above any vocabulary: a larger id is a slip.
 constexpr int32_t kMaxId = (1 << 24) - 1;
 
 std::string Quoted(const std::string& bytes) {
@@ -35,16 +37,15 @@ void BpeVocabulary::AddToken(const BpeToken& token, const std::string& path) {
                             base::Concat("token ", Quoted(token.bytes), " with id ", token.id),
                             base::Concat("text, and an id from 0 to ", kMaxId));
   }
-  const auto slot = static_cast<size_t>(token.id);
-  if (slot >= bytes_.size()) bytes_.resize(slot + 1);
-  const bool is_new = ids_.emplace(token.bytes, token.id).second;
-  if (!is_new && bytes_[slot] == token.bytes) return;  // a special token of the vocabulary
-  if (!is_new || !bytes_[slot].empty()) {
+  const bool is_new_text = ids_.emplace(token.bytes, token.id).second;
+  const auto [entry, is_new_id] = bytes_.emplace(token.id, token.bytes);
+  // Neither is new for a special token of the vocabulary.
+  if (is_new_text != is_new_id || entry->second != token.bytes) {
     throw base::ConfigError(path, "",
                             base::Concat("token ", Quoted(token.bytes), " with id ", token.id),
                             "one id a token, and one token an id");
   }
-  bytes_[slot] = token.bytes;
+  size_ = std::max(size_, int64_t{token.id} + 1);
 }
 
 void BpeVocabulary::AddMerges(const BpeDescription& description) {
@@ -71,9 +72,8 @@ std::optional<int32_t> BpeVocabulary::Find(std::string_view bytes) const {
 }
 
 const std::string* BpeVocabulary::BytesOf(int32_t id) const {
-  if (id < 0 || id >= size()) return nullptr;
-  const std::string& bytes = bytes_[static_cast<size_t>(id)];
-  return bytes.empty() ? nullptr : &bytes;
+  const auto found = bytes_.find(id);
+  return found == bytes_.end() ? nullptr : &found->second;
 }
 
 }  // namespace tessera::engine

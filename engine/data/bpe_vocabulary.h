@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "engine/data/bpe_description.h"
 
@@ -21,7 +20,7 @@ class BpeVocabulary {
   explicit BpeVocabulary(const BpeDescription& description);
 
   // One more than the highest id.
-  int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
+  int64_t size() const { return size_; }
   int32_t IdOfByte(char byte) const { return id_of_byte_[static_cast<uint8_t>(byte)]; }
   std::optional<int32_t> Find(std::string_view bytes) const;
   // Null where no token has the id.
@@ -50,7 +49,9 @@ class BpeVocabulary {
   void AddMerges(const BpeDescription& description);
 
   std::array<int32_t, 256> id_of_byte_{};
-  std::vector<std::string> bytes_;  // by id; empty where there is none
+  // By id: ids may have gaps, and those of a broken file take no memory.
+  std::unordered_map<int32_t, std::string> bytes_;
+  int64_t size_ = 0;
   std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> ids_;
   std::unordered_map<uint64_t, Merge> merges_;
 };

@@ -2,6 +2,8 @@
 
 #include <sentencepiece_processor.h>
 
+#include <exception>
+
 #include "cost_model/base/error.h"
 #include "cost_model/spec/strict_json.h"
 
@@ -37,9 +39,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceTokenizer(const std::string& path, SentencePieceOptions options)
       : path_(path), options_(std::move(options)) {
     const std::string model = spec::ReadTextFile(path);
-    const auto status = processor_.LoadFromSerializedProto({model.data(), model.size()});
-    // An empty file reads as a model without pieces.
-    if (!status.ok() || processor_.GetPieceSize() == 0) {
+    if (!Load(model)) {
       throw base::ConfigError(path, "", base::Concat(model.size(), " bytes that are no model"),
                               "a model file of SentencePiece");
     }
@@ -68,6 +68,15 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
  private:
+  bool Load(const std::string& model) {
+    try {
+      // An empty file reads as a model without pieces.
+      return processor_.LoadFromSerializedProto({model.data(), model.size()}).ok() &&
+             processor_.GetPieceSize() > 0;
+    } catch (const std::exception&) {  // of the library's index of pieces, for one without text
+      return false;
+    }
+  }
   void ChooseEndOfDocument() {
     if (options_.end_of_document.empty()) {
       if (processor_.eos_id() >= 0) end_of_document_ = processor_.eos_id();

@@ -34,7 +34,8 @@ struct NormParameters {
 void LayerNormRow(const NormForwardArgs& args, const NormParameters& parameters, int64_t row,
                   const float* x, float* y) {
   const int64_t width = args.width;
-  const auto [gamma, beta] = parameters;
+  const float* const gamma = parameters.gamma;
+  const float* const beta = parameters.beta;
   const float mean = Sum(x, width) / static_cast<float>(width);
   const float variance = SumOfSquaredDistances(x, mean, width) / static_cast<float>(width);
   const float rstd = ReciprocalRoot(variance, args.epsilon);

@@ -187,6 +187,7 @@ TEST(CheckpointDamageTest, ManifestsOfOtherKindsAreRefusedByKey) {
   EXPECT_THAT(error_with("tessera-checkpoint", "other"), HasSubstr("/format"));
   EXPECT_THAT(error_with("\"step\": 3", "\"step\": -3"), HasSubstr("/step"));
   EXPECT_THAT(error_with("\"step\": 3", "\"step\": 3, \"stop\": 4"), HasSubstr("/stop"));
+  EXPECT_THAT(error_with("\"step\": 3", "\"step\": 9223372036854775807"), HasSubstr("/step"));
   EXPECT_THAT(error_with("\"seed\": 1,", ""), HasSubstr("/seed"));
   EXPECT_THAT(error_with("\"num_skipped_steps\": 2", "\"num_skipped_steps\": 4"),
               AllOf(HasSubstr("/num_skipped_steps"), HasSubstr("found 4")));
@@ -195,6 +196,12 @@ TEST(CheckpointDamageTest, ManifestsOfOtherKindsAreRefusedByKey) {
   EXPECT_THAT(error_with("\"loss_scale_good_steps\": 1", "\"loss_scale_good_steps\": -1"),
               HasSubstr("/loss_scale_good_steps"));
   EXPECT_THAT(error_with("\"files\": []", "\"files\": [7]"), HasSubstr("/files/0"));
+  for (const char* const name : {"", ".", "..", "../x", "/etc/passwd", "a\\u0000b"}) {
+    const std::string file =
+        base::Concat("\"files\": [{\"name\": \"", name,
+                     "\", \"size_bytes\": 1, \"header_crc32\": \"00000000\"}]");
+    EXPECT_THAT(error_with("\"files\": []", file), HasSubstr("/files/0/name")) << name;
+  }
   EXPECT_THAT(error_with("{", "["), HasSubstr("broken JSON"));
 }
 

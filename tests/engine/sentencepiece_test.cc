@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "engine/data/dataset_summary.h"
 #include "engine/data/sentencepiece_tokenizer.h"
 #include "tests/engine/data_test_files.h"
+#include "tests/engine/sentencepiece_model.h"
 #include "tests/engine/tokenizer_test_data.h"
 
 namespace tessera::engine {
@@ -16,54 +16,16 @@ namespace {
 
 using test::ConfigErrorOf;
 using test::Encode;
+using test::kBpe;
+using test::kControl;
+using test::kTinyPieces;
+using test::kUnigram;
+using test::kUnknown;
+using test::ModelKind;
+using test::ModelPiece;
+using test::SentencePieceModel;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// The kinds of a piece and of a model, as sentencepiece_model.proto numbers them.
-enum PieceKind : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3 };
-enum ModelKind : uint8_t { kUnigram = 1, kBpe = 2 };
-
-struct ModelPiece {
-  std::string text;
-  float score = 0;
-  PieceKind kind = kNormal;
-};
-
-// A field of a protocol buffer: its number and the kind of its value, then the value.
-std::string Key(int field, int wire_type) { return {static_cast<char>(field << 3 | wire_type)}; }
-std::string Number(int field, uint8_t value) { return Key(field, 0) + static_cast<char>(value); }
-std::string Text(int field, const std::string& text) {
-  return Key(field, 2) + static_cast<char>(text.size()) + text;
-}
-std::string Float(int field, float value) {
-  std::string bytes(sizeof(value), '\0');
-  std::memcpy(bytes.data(), &value, sizeof(value));
-  return Key(field, 5) + bytes;
-}
-
-// A model file by hand: text is taken as it is, but for a space before it.
-std::string ModelFile(ModelKind kind, const std::vector<ModelPiece>& pieces) {
-  std::string model;
-  for (const ModelPiece& piece : pieces) {
-    model += Text(1, Text(1, piece.text) + Float(2, piece.score) + Number(3, piece.kind));
-  }
-  model += Text(2, Number(3, kind));
-  const std::string no_map;
-  model += Text(3, Text(1, "identity") + Text(2, no_map) + Number(3, 1) + Number(4, 0));
-  return model;
-}
-
-// U+2581 stands for a space.
-const std::string kSpace = "\xE2\x96\x81";
-const std::vector<ModelPiece> kPieces = {{"<unk>", 0, kUnknown},
-                                         {"<s>", 0, kControl},
-                                         {"</s>", 0, kControl},
-                                         {kSpace, -2},
-                                         {"a", -3},
-                                         {"b", -3},
-                                         {"ab", -4},
-                                         {kSpace + "ab", -5.5},
-                                         {"ba", -1}};
 
 class SentencePieceTest : public ::testing::Test {
  protected:
@@ -71,10 +33,10 @@ class SentencePieceTest : public ::testing::Test {
     if (!HasSentencePiece()) GTEST_SKIP() << "a build without SentencePiece";
   }
   std::string Write(ModelKind kind, const std::vector<ModelPiece>& pieces) const {
-    return folder_.Write("tiny.model", ModelFile(kind, pieces));
+    return folder_.Write("tiny.model", SentencePieceModel(kind, pieces));
   }
   std::unique_ptr<Tokenizer> Open(ModelKind kind) const {
-    return OpenTokenizer({.name = Write(kind, kPieces)});
+    return OpenTokenizer({.name = Write(kind, kTinyPieces)});
   }
 
   test::TestFolder folder_;
@@ -115,12 +77,20 @@ TEST_F(SentencePieceTest, TextComesBackFromItsTokens) {
   }
 }
 
+// The library throws where its index takes a piece for an empty one.
+TEST_F(SentencePieceTest, AModelWithAPieceThatBeginsWithNulIsRefused) {
+  std::vector<ModelPiece> pieces = kTinyPieces;
+  pieces.push_back({std::string("\0a", 2), -1});
+  EXPECT_THAT(ConfigErrorOf([&] { OpenTokenizer({.name = Write(kUnigram, pieces)}); }),
+              HasSubstr("bytes that are no model"));
+}
+
 TEST_F(SentencePieceTest, DocumentsAreWholeAndEndAsTheModelSays) {
   const std::string text = folder_.Write("text.txt", "abab\nab");
-  BuildOptions options = {
-      .inputs = {{.path = text, .unit = DocumentUnit::kLine}},
-      .output_prefix = folder_.Path("out"),
-      .tokenizer = {.name = "sentencepiece:" + Write(kUnigram, kPieces), .ends_documents = true}};
+  BuildOptions options = {.inputs = {{.path = text, .unit = DocumentUnit::kLine}},
+                          .output_prefix = folder_.Path("out"),
+                          .tokenizer = {.name = "sentencepiece:" + Write(kUnigram, kTinyPieces),
+                                        .ends_documents = true}};
   for (const int num_workers : {1, 3}) {
     options.num_workers = num_workers;
     options.chunk_bytes = 2;

@@ -15,5 +15,8 @@ void* operator new(size_t num_bytes) {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+void* operator new(size_t num_bytes, const std::nothrow_t&) noexcept {
+  return num_bytes > kLargestAllocationBytes ? nullptr : std::malloc(num_bytes > 0 ? num_bytes : 1);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }

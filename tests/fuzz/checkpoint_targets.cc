@@ -5,11 +5,13 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/crc32.h"
+#include "engine/checkpoint/hugging_face.h"
 #include "engine/checkpoint/llmc_model.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/safetensors_writer.h"
 #include "tests/engine/checkpoint_test_state.h"
 #include "tests/engine/data_test_files.h"
+#include "tests/engine/hugging_face_test_folder.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/testing/run_ranks.h"
 
@@ -89,6 +91,40 @@ FuzzTarget ManifestTarget() {
   return {"manifest", RefusalOf(read), {ReadFile(checkpoint + "/manifest.json")}};
 }
 
+// What says that a save came to its end.
+FuzzTarget CompleteTarget() {
+  const auto folder = std::make_shared<TestFolder>();
+  const std::string checkpoint = SaveTinyCheckpoint(folder->Path("save"));
+  const std::string name = "save/" + engine::CheckpointFolderName(0) + "/COMPLETE";
+  return {"complete",
+          RefusalOf([=](std::string_view bytes) {
+            folder->Write(name, bytes);
+            engine::CheckpointReader reader(checkpoint);
+          }),
+          {ReadFile(checkpoint + "/COMPLETE")}};
+}
+
+// The weights of a folder whose config.json names a tiny model.
+FuzzTarget HuggingFaceTarget() {
+  const auto folder = std::make_shared<TestFolder>();
+  spec::ModelSpec model = engine::test::TinyLlama();
+  model.num_layers = 1;
+  model.vocab_size = 5;
+  engine::test::WriteHuggingFaceFolder(folder->Path("model"), model,
+                                       engine::test::TensorsOf(model));
+  const auto read = [=](std::string_view bytes) {
+    folder->Write("model/model.safetensors", bytes);
+    const engine::HuggingFaceReader reader(folder->Path("model"), model);
+    std::vector<float> elements;
+    for (const engine::CheckpointParameter& each : engine::CheckpointParameters(model)) {
+      const engine::TensorPart whole = engine::WholeTensor(each.shape);
+      elements.resize(static_cast<size_t>(whole.count));
+      reader.Read(each.name, whole, elements.data());
+    }
+  };
+  return {"hugging_face", RefusalOf(read), {ReadFile(folder->Path("model/model.safetensors"))}};
+}
+
 }  // namespace
 
 std::vector<FuzzTarget> CheckpointTargets() {
@@ -104,6 +140,8 @@ std::vector<FuzzTarget> CheckpointTargets() {
        }),
        {kIndex}},
       ManifestTarget(),
+      CompleteTarget(),
+      HuggingFaceTarget(),
       {"llmc_model",
        RefusalOf([=](std::string_view bytes) { ReadLlmCModel(folder->Write("model.bin", bytes)); }),
        {LlmCModelFile()}}};

@@ -54,7 +54,10 @@ std::vector<FuzzTarget> DataTargets() {
        {Index()}},
       {"llmc_tokens",
        RefusalOf([=](std::string_view bytes) { ReadSamples(folder->Write("tokens.llmc", bytes)); }),
-       {LlmCFile()}}};
+       {LlmCFile()}},
+      {"raw_tokens",
+       RefusalOf([=](std::string_view bytes) { ReadSamples(folder->Write("tokens.i32", bytes)); }),
+       {Bytes<int32_t>(1, 2, 3, 4, 5, 6, 7, 8)}}};
 }
 
 }  // namespace tessera::fuzz

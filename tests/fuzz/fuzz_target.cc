@@ -21,7 +21,7 @@ std::function<std::string(std::string_view)> RefusalOf(std::function<void(std::s
 
 std::vector<FuzzTarget> AllTargets() {
   std::vector<FuzzTarget> all;
-  for (const auto& make : {ConfigTargets, DataTargets, CheckpointTargets}) {
+  for (const auto& make : {ConfigTargets, DataTargets, CheckpointTargets, TextTargets}) {
     for (FuzzTarget& target : make()) all.push_back(std::move(target));
   }
   return all;

@@ -21,6 +21,7 @@ struct FuzzTarget {
 std::vector<FuzzTarget> ConfigTargets();
 std::vector<FuzzTarget> DataTargets();
 std::vector<FuzzTarget> CheckpointTargets();
+std::vector<FuzzTarget> TextTargets();
 
 std::vector<FuzzTarget> AllTargets();
 

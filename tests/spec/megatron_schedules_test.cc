@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 
 #include "cost_model/spec/spec_json.h"
@@ -66,6 +67,14 @@ TEST_F(MegatronSchedulesTest, ARampOfTheBatchIsReadWithLengthsInSamples) {
   EXPECT_EQ(training.optimizer.lr_warmup_steps, 1);
   EXPECT_THAT(ErrorOf(Replaced(kRamped, "16 16 96", "16 16"), "args.txt"),
               HasSubstr("found 2 numbers"));
+  // Lengths whose sums and products would not be whole numbers any more.
+  EXPECT_THAT(ErrorOf(Replaced(kRamped, "16 16 96", "16 16 9223372036854775807"), "args.txt"),
+              HasSubstr("the samples of the ramp"));
+  for (const char* const length : {"--train-samples 300", "--lr-decay-samples 256"}) {
+    const std::string name(length, std::strchr(length + 2, ' '));
+    EXPECT_THAT(ErrorOf(Replaced(kRamped, length, name + " 9223372036854775807"), "args.txt"),
+                HasSubstr("found 9223372036854775807"));
+  }
   EXPECT_THAT(ErrorOf(Replaced(kRamped, "--train-samples 300", "--train-iters 300"), "args.txt"),
               HasSubstr("expected train_samples"));
 }

@@ -338,6 +338,22 @@ TEST(FindViolationsTest, SizesThatOverflowTogetherAreTold) {
   layout.parallel.context_parallel_size = 1 << 30;
   layout.parallel.data_parallel_size = 1 << 30;
   EXPECT_THAT(layout.Find(), Breaks("world size"));
+
+  CheckedLayout experts;
+  experts.model.moe =
+      MoeSpec{.num_experts = 8, .experts_per_token = 2, .expert_ffn_hidden_size = 8};
+  experts.parallel.zero_stage = experts.parallel.zero_group_size = 1;
+  experts.parallel.expert_parallel_size = experts.parallel.expert_tensor_parallel_size = 1 << 30;
+  EXPECT_THAT(experts.Find(), Contains(Field(&Violation::constraint, "experts % ep")));
+
+  // An odd number of elements beyond int64_t.
+  CheckedLayout transfers;
+  transfers.model.hidden_size = transfers.training.sequence_length =
+      transfers.parallel.micro_batch_size = 2147483647;
+  transfers.parallel.tensor_parallel_size = 2;
+  transfers.parallel.sequence_parallel = false;
+  transfers.parallel.scatter_gather_transfers = true;
+  EXPECT_THAT(transfers.Find(), Contains(Field(&Violation::constraint, "transfer % tp")));
 }
 
 TEST(FindViolationsTest, ZeroStagesAreFour) {
