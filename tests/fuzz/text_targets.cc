@@ -71,7 +71,7 @@ FuzzTarget MergesTarget(const std::shared_ptr<TestFolder>& folder) {
             folder->Write("merges.txt", bytes);
             UseTokenizer({.name = "gpt2:" + folder->Path(""), .finds_specials = true});
           }),
-          {"#version: 0.2\nt h\nth e\na n\n"}};
+          {"#version: 0.2\nh e\n\xC4\xA0 t\n\xC4\xA0t he\n"}};
 }
 
 // A text as JSON records and as one document, in chunks and whole.
