@@ -31,6 +31,8 @@ using NumberRange = Range<double>;
 inline constexpr IntegerRange kSizeRange = {.minimum = 1,
                                             .maximum = std::numeric_limits<int32_t>::max()};
 inline constexpr IntegerRange kCountRange = {.minimum = 0, .maximum = kSizeRange.maximum};
+// Of which a few may be added up in int64_t.
+inline constexpr IntegerRange kBytesRange = {.minimum = 0, .maximum = int64_t{1} << 60};
 inline constexpr NumberRange kPositive = {.minimum = 0, .above_minimum = true};
 inline constexpr NumberRange kNotNegative = {.minimum = 0};
 inline constexpr NumberRange kDropoutRange = {.minimum = 0, .maximum = 1, .below_maximum = true};

@@ -204,7 +204,7 @@ void VisitMegatronTraining(MegatronFields& fields, TrainingSpec& training) {
                  {"seq_length", "seq_len", "sequence_length", "encoder_seq_length"}, kept);
   fields.Integer("global_batch_size", training.global_batch_size, {"global_batch_size"}, kept);
   VisitTrainingLength(fields, training);
-  fields.Integer("seed", training.seed, {"seed"}, kept, kCountRange);
+  fields.Integer("seed", training.seed, {"seed"}, kept, {.minimum = 0});
   VisitPrecision(fields, training);
   VisitOptimizer(fields, training);
   if (fields.is_reading()) ReadDropout(fields, training.dropout);

@@ -83,10 +83,10 @@ void VisitKernels(FieldVisitor& fields, KernelSpec& kernels) {
 void VisitDevice(FieldVisitor& fields, DeviceSpec& device) {
   fields.Text("name", device.name);
   fields.Integer("memory_bytes", device.memory_bytes, {.minimum = 1});
-  fields.Integer("reserved_memory_bytes", device.reserved_memory_bytes, kCountRange, kOptional);
-  fields.Integer("communicator_memory_bytes", device.communicator_memory_bytes, kCountRange,
+  fields.Integer("reserved_memory_bytes", device.reserved_memory_bytes, kBytesRange, kOptional);
+  fields.Integer("communicator_memory_bytes", device.communicator_memory_bytes, kBytesRange,
                  kOptional);
-  fields.Integer("matmul_workspace_bytes", device.matmul_workspace_bytes, kCountRange, kOptional);
+  fields.Integer("matmul_workspace_bytes", device.matmul_workspace_bytes, kBytesRange, kOptional);
   fields.Number("memory_bandwidth_bytes_per_s", device.memory_bandwidth_bytes_per_s, kPositive);
   fields.Object("peak_flops_per_s",
                 [&](FieldVisitor& peaks) { VisitRates(peaks, device.peak_flops_per_s); });
@@ -200,20 +200,20 @@ void VisitTime(FieldVisitor& fields, TimeBreakdown& time) {
 }
 
 void VisitStageMemory(FieldVisitor& fields, StageMemory& stage) {
-  fields.Integer("weights_bytes", stage.weights_bytes, kCountRange);
-  fields.Integer("gradients_bytes", stage.gradients_bytes, kCountRange);
-  fields.Integer("optimizer_bytes", stage.optimizer_bytes, kCountRange);
-  fields.Integer("activations_bytes", stage.activations_bytes, kCountRange);
-  fields.Integer("buffers_bytes", stage.buffers_bytes, kCountRange);
-  fields.Integer("context_bytes", stage.context_bytes, kCountRange, kOptional);
-  fields.Integer("reserve_bytes", stage.reserve_bytes, kCountRange, kOptional);
+  fields.Integer("weights_bytes", stage.weights_bytes, kBytesRange);
+  fields.Integer("gradients_bytes", stage.gradients_bytes, kBytesRange);
+  fields.Integer("optimizer_bytes", stage.optimizer_bytes, kBytesRange);
+  fields.Integer("activations_bytes", stage.activations_bytes, kBytesRange);
+  fields.Integer("buffers_bytes", stage.buffers_bytes, kBytesRange);
+  fields.Integer("context_bytes", stage.context_bytes, kBytesRange, kOptional);
+  fields.Integer("reserve_bytes", stage.reserve_bytes, kBytesRange, kOptional);
   if (!fields.Present("terms", !stage.terms.empty())) return;
   fields.Objects(
       "terms", stage.terms.size(), [&](std::size_t size) { stage.terms.resize(size); },
       [&](FieldVisitor& element, std::size_t i) {
         MemoryTerm& term = stage.terms[i];
         element.Text("name", term.name);
-        element.Integer("bytes", term.num_bytes, kCountRange);
+        element.Integer("bytes", term.num_bytes, kBytesRange);
         element.Text("tag", term.tag);
         element.Text("source", term.source);
       });
@@ -348,7 +348,7 @@ void VisitStepReport(FieldVisitor& fields, StepReport& report) {
   fields.Number("mfu", report.mfu, kNotNegative);
   fields.Number("hfu", report.hfu, kNotNegative);
   fields.Object("memory", [&](FieldVisitor& memory) {
-    memory.Integer("peak_bytes", report.peak_bytes, kCountRange);
+    memory.Integer("peak_bytes", report.peak_bytes, kBytesRange);
     memory.Objects(
         "stages", report.stages.size(), [&](std::size_t size) { report.stages.resize(size); },
         [&](FieldVisitor& stage, std::size_t i) { VisitStageMemory(stage, report.stages[i]); });
