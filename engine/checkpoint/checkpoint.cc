@@ -22,7 +22,10 @@ std::string SaveCheckpoint(const TrainState& state, const CheckpointInfo& info, 
                              .num_ranks = world.size()});
   const std::string what = "saving " + save.folder();
   try {
-    RunOnFirstRank(world, what, [&] { save.Begin(); });
+    RunOnFirstRank(world, what, [&] {
+      MakeFolders(save_folder);
+      save.Begin();
+    });
     RunOnAllRanks(world, what, [&] { save.WriteOwnParts(); });
     RunOnFirstRank(world, what, [&] { save.Commit(); });
   } catch (const std::exception&) {  // to tidy up, whatever happened

@@ -135,13 +135,12 @@ CheckpointStaging::CheckpointStaging(const std::string& save_folder, int64_t ste
       temporary_(final_ + suffix) {}
 
 void CheckpointStaging::Begin() const {
-  MakeFolders(save_folder_);
   for (const std::string& name : ListFolder(save_folder_)) {
     const bool is_left_over =
         name.starts_with(kStepPrefix) && name.find(kTemporaryMark) != std::string::npos;
     if (is_left_over) RemoveTree(save_folder_ + "/" + name);
   }
-  MakeFolders(temporary_);
+  MakeFolder(temporary_);
 }
 
 void CheckpointStaging::Commit(const Manifest& manifest, const spec::ModelSpec& model) const {

@@ -53,7 +53,9 @@ class CheckpointStaging {
   const std::string& final_folder() const { return final_; }
 
   // Each of the following by one rank alone. Failures are base::SystemError.
-  // Makes the folder, and removes what interrupted saves and removals have left.
+  // Removes what interrupted saves and removals have left, and makes the folder. The save folder
+  // must be there: one that vanished, with a disk or by mistake, is not made anew behind the user's
+  // back.
   void Begin() const;
   // Writes manifest and model, syncs, gives the folder its name, replacing an older checkpoint of
   // this step, which goes once the new one is marked complete.

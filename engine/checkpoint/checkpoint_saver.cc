@@ -7,7 +7,6 @@
 
 #include "cost_model/base/error.h"
 #include "engine/checkpoint/collective_work.h"
-#include "engine/checkpoint/file_io.h"
 
 namespace tessera::engine {
 
@@ -83,8 +82,6 @@ void CheckpointSaver::StartPhase(Phase phase) {
 void CheckpointSaver::Work(Pending& pending) const {
   switch (pending.phase) {
     case Phase::kBegin:
-      // One that vanished, with a disk or by mistake, is not made anew behind the user's back.
-      RequireFolder(options_.folder);
       return pending.save->Begin();
     case Phase::kWrite:
       return pending.save->WriteOwnParts();

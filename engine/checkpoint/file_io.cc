@@ -1,6 +1,7 @@
 #include "engine/checkpoint/file_io.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,6 +54,10 @@ void RequireFolder(const std::string& path) {
   const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) FailCall("open", path, errno);
   close(folder);
+}
+
+void MakeFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) != 0) FailCall("mkdir", path, errno);
 }
 
 void MakeFolders(const std::string& path) {

@@ -21,6 +21,8 @@ bool PathExists(const std::string& path);
 bool IsPlainFileName(const std::string& name);
 // Throws base::SystemError unless the folder is there.
 void RequireFolder(const std::string& path);
+// A new one. Throws base::SystemError where it is there already, or the folder above is not.
+void MakeFolder(const std::string& path);
 // With the folders above it, where missing.
 void MakeFolders(const std::string& path);
 // Names in the folder, sorted; empty when there is no such folder.

@@ -18,6 +18,7 @@ std::string WriteWeightsCheckpoint(const std::string& save_folder, const spec::M
     piece.parameter = parameter.name;
     piece.part = WholeTensor(parameter.shape);
   }
+  MakeFolders(save_folder);
   const CheckpointStaging staging(save_folder, /*step=*/0, TemporarySuffix());
   try {
     staging.Begin();

@@ -82,6 +82,13 @@ TEST(CheckpointFolderTest, ASaveRemovesWhatInterruptedSavesAndRemovalsOfAnyStepL
   EXPECT_THAT(folder.Names(), ElementsAre("mine.tmp-1", "step_00000002", "step_00000006.tmp-1-2"));
 }
 
+TEST(CheckpointFolderTest, ASaveMakesNoSaveFolder) {
+  const SaveFolder folder;
+  const std::string gone = folder.path() + "/gone";
+  EXPECT_THROW(CheckpointStaging(gone, 6, ".tmp-1-2").Begin(), base::SystemError);
+  EXPECT_THAT(folder.Names(), ElementsAre());
+}
+
 std::string SaveWeights(const std::string& folder) {
   return WriteWeightsCheckpoint(folder, TinyLlama(), "",
                                 [](const CheckpointParameter&, std::span<float>) {});

@@ -219,7 +219,7 @@ TEST(CheckpointSaverTest, AFolderThatVanishedIsNotMadeAnew) {
     Told told;
     const std::vector<std::string> ends = SaveAfter(
         options, told, [&] { std::filesystem::rename(options.folder, folder.Path("elsewhere")); });
-    ExpectFailure(options, told, ends, {"open", options.folder, "No such file or directory"});
+    ExpectFailure(options, told, ends, {"mkdir", options.folder, "No such file or directory"});
     EXPECT_FALSE(PathExists(options.folder));
     EXPECT_TRUE(CheckpointReader(folder.Path("elsewhere")).FindDamage().empty());
   }

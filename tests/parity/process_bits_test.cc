@@ -96,9 +96,13 @@ TEST_F(ProcessBitsTest, GoldenCasesHaveTheLossesAndCheckpointsOfThreads) {
        .pipeline_parallel_size = 2,
        .micro_batch_size = 1,
        .sequence_parallel = true}};
+  int num_trainings = 0;
   for (const GoldenCase& golden : LoadGoldenCases()) {
     for (const spec::ParallelSpec& parallel : layouts) {
-      const engine::TrainOptions options = GoldenOptions(golden, parallel);
+      engine::TrainOptions options = GoldenOptions(golden, parallel);
+      // With five layouts each of them meets either link in one case or another.
+      const bool has_tcp = ++num_trainings % 2 == 0;
+      options.host_link = has_tcp ? engine::HostLink::kTcp : engine::HostLink::kShared;
       SCOPED_TRACE(golden.name + " " + NameOf(parallel));
       if (!FindViolations(options.plan.model, options.plan.training, parallel,
                           options.plan.num_devices)
@@ -135,11 +139,13 @@ std::vector<CoverTraining> SmallRows() {
 TEST_F(ProcessBitsTest, SmallRowsOfTheCoverComputeWhatThreadsDo) {
   const std::vector<CoverTraining> rows = SmallRows();
   std::map<int, int> num_rows;  // by number of ranks
-  for (const CoverTraining& training : rows) {
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const CoverTraining& training = rows[row];
     SCOPED_TRACE(training.name);
     ++num_rows[training.plan.num_devices];
     const TrainedModel expected = TrainOnThreads(training.plan);
-    const TrainedModel actual = TrainOver(CommBackend::kShared, training.plan);
+    const CommBackend link = row % 2 == 0 ? CommBackend::kShared : CommBackend::kTcp;
+    const TrainedModel actual = TrainOver(link, training.plan);
     EXPECT_EQ(actual.losses, expected.losses);
     EXPECT_EQ(actual.grad_norms, expected.grad_norms);
     ASSERT_EQ(actual.weights.size(), expected.weights.size());
