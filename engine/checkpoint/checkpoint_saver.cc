@@ -58,7 +58,12 @@ void CheckpointSaver::Poll() {
 }
 
 void CheckpointSaver::Wait() {
-  while (pending_) Guard([&] { FinishPhase(); });
+  while (pending_) {
+    Guard([&] {
+      AwaitPhase();
+      FinishPhase();
+    });
+  }
 }
 
 void CheckpointSaver::Start(const TrainState& state, const CheckpointInfo& info) {
@@ -101,7 +106,6 @@ void CheckpointSaver::Commit(Pending& pending) const {
 }
 
 void CheckpointSaver::FinishPhase() {
-  AwaitPhase();
   RunOnAllRanks(world_, "saving " + pending_->save->folder(), [&] {
     if (pending_->work.valid()) pending_->work.get();
   });

@@ -76,9 +76,9 @@ class CheckpointSaver {
 
   void Start(const TrainState& state, const CheckpointInfo& info);
   void StartPhase(Phase phase);
-  // Ends the phase under way, waiting for it, and begins the next.
-  void FinishPhase();
   void AwaitPhase();
+  // Ends the phase, which all ranks are through with, and begins the next.
+  void FinishPhase();
   struct Waiting {
     int for_rank = -1;    // the last of those at work; -1: none is
     double waited_s = 0;  // of the rank that has waited longest

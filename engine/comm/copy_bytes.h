@@ -14,7 +14,7 @@ namespace tessera::engine {
 // its speed where source and target lie alike in their pages (glibc bug 30994), as large buffers
 // do: two ranks that gather 1 MB took 350 us instead of 55. So it gets smaller parts. But where
 // caches do not hold the buffers it is the better one, as it does not read a target before writing
-// it: 64 MB took 13 ms instead of 21.
+// it: 64 MB took 13 ms instead of 21 (tests/benchmarks/comm_benchmark.cc).
 inline void CopyBytes(const void* from, void* to, int64_t num_bytes, int64_t buffer_bytes) {
   constexpr int64_t kMaxCachedBytes = 16 << 20;
   if (from == to) return;

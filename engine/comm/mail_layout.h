@@ -15,7 +15,7 @@ namespace tessera::engine {
 // What a letter is found by; of one sender, in the order of sending.
 struct MailSlot {
   uint64_t group = 0;
-  uint64_t slot = 0;  // see GlooSlot
+  uint64_t slot = 0;  // see SlotOf
   bool operator==(const MailSlot&) const = default;
 };
 
