@@ -8,6 +8,7 @@ TESSERA is the built program, FOLDER a place for a small job, its checkpoints an
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -83,8 +84,9 @@ def disturbed_round(tessera, folder, steps, calm_s, chance):
         time.sleep(chance.uniform(0, calm_s))
         victims = ranks_of(run.pid)
         if run.poll() is None and victims:
-            os.kill(chance.choice(victims), signal.SIGKILL)
-            killed += 1
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(chance.choice(victims), signal.SIGKILL)
+                killed += 1
     _, said = run.communicate(timeout=600)
     return run.returncode, killed, said
 

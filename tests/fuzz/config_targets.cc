@@ -1,6 +1,4 @@
 // Plans, models in every form, clusters, runtimes, hyper-parameters.
-#include <memory>
-
 #include "cost_model/spec/spec_json.h"
 #include "engine/train/engine_limits.h"
 #include "tests/engine/data_test_files.h"
@@ -10,16 +8,6 @@ namespace tessera::fuzz {
 namespace {
 
 using engine::test::ReadFile;
-using engine::test::TestFolder;
-
-// `read` opens a file with this ending.
-FuzzTarget FileTarget(const std::string& name, const std::string& ending,
-                      void (*read)(const std::string& path), std::vector<std::string> seeds) {
-  const auto folder = std::make_shared<TestFolder>();
-  return {name,
-          RefusalOf([=](std::string_view bytes) { read(folder->Write("input" + ending, bytes)); }),
-          std::move(seeds)};
-}
 
 std::string Preset(const char* kind, const char* name) {
   return ReadFile(spec::PresetPath(kind, name));

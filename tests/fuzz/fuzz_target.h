@@ -22,10 +22,15 @@ std::vector<FuzzTarget> ConfigTargets();
 std::vector<FuzzTarget> DataTargets();
 std::vector<FuzzTarget> CheckpointTargets();
 std::vector<FuzzTarget> TextTargets();
+std::vector<FuzzTarget> ReportTargets();
 
 std::vector<FuzzTarget> AllTargets();
 
 // A FuzzTarget's `refusal` of what `read` reads.
 std::function<std::string(std::string_view)> RefusalOf(std::function<void(std::string_view)> read);
+
+// `read` opens a file with this ending.
+FuzzTarget FileTarget(const std::string& name, const std::string& ending,
+                      void (*read)(const std::string& path), std::vector<std::string> seeds);
 
 }  // namespace tessera::fuzz
