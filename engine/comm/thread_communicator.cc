@@ -1,5 +1,6 @@
 #include "engine/comm/thread_communicator.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "cost_model/base/check.h"
@@ -34,19 +35,24 @@ class ThreadCommunicator::CollectiveHandle final : public CommHandle {
   bool waited_ = false;
 };
 
-class ThreadCommunicator::SendHandle final : public CommHandle {
+// One end of a message, a PendingSend or a PendingRecv.
+template <typename Transfer>
+class ThreadCommunicator::TransferHandle final : public CommHandle {
  public:
-  SendHandle(ThreadCommunicator& comm, const Call& call)
-      : comm_(comm), call_(call), mailbox_(comm.group_.mailbox(comm.rank_, call.peer)) {
-    send_.envelope = EnvelopeOf(call.op);
-    send_.data = call.input;
-    comm_.CheckFits(call.op, mailbox_.Post(send_));
+  TransferHandle(ThreadCommunicator& comm, const Call& call, Mailbox& mailbox,
+                 decltype(Transfer::data) data)
+      : comm_(comm), call_(call), mailbox_(mailbox) {
+    transfer_.envelope = EnvelopeOf(call.op);
+    transfer_.data = data;
+    comm_.CheckFits(call.op, mailbox_.Post(transfer_));
   }
-  ~SendHandle() override { comm_.AbandonTransfer(call_.op, send_, mailbox_); }
+  ~TransferHandle() override { comm_.AbandonTransfer(call_.op, transfer_, mailbox_); }
   void Wait() override {
     const BlockedTimer timer = comm_.TimeBlocked();
-    if (!comm_.group_.world().options().rendezvous_sends) mailbox_.Buffer(send_);
-    comm_.AwaitTransfer(call_.op, send_, mailbox_);
+    if constexpr (std::is_same_v<Transfer, PendingSend>) {
+      if (!comm_.group_.world().options().rendezvous_sends) mailbox_.Buffer(transfer_);
+    }
+    comm_.AwaitTransfer(call_.op, transfer_, mailbox_);
     comm_.activity().End(call_.record);
   }
 
@@ -54,29 +60,7 @@ class ThreadCommunicator::SendHandle final : public CommHandle {
   ThreadCommunicator& comm_;
   const Call call_;
   Mailbox& mailbox_;
-  PendingSend send_;
-};
-
-class ThreadCommunicator::RecvHandle final : public CommHandle {
- public:
-  RecvHandle(ThreadCommunicator& comm, const Call& call)
-      : comm_(comm), call_(call), mailbox_(comm.group_.mailbox(call.peer, comm.rank_)) {
-    recv_.envelope = EnvelopeOf(call.op);
-    recv_.data = call.output;
-    comm_.CheckFits(call.op, mailbox_.Post(recv_));
-  }
-  ~RecvHandle() override { comm_.AbandonTransfer(call_.op, recv_, mailbox_); }
-  void Wait() override {
-    const BlockedTimer timer = comm_.TimeBlocked();
-    comm_.AwaitTransfer(call_.op, recv_, mailbox_);
-    comm_.activity().End(call_.record);
-  }
-
- private:
-  ThreadCommunicator& comm_;
-  const Call call_;
-  Mailbox& mailbox_;
-  PendingRecv recv_;
+  Transfer transfer_;
 };
 
 std::unique_ptr<CommHandle> ThreadCommunicator::PostCollective(const Call& call) {
@@ -85,8 +69,12 @@ std::unique_ptr<CommHandle> ThreadCommunicator::PostCollective(const Call& call)
 }
 
 std::unique_ptr<CommHandle> ThreadCommunicator::PostMessage(const Call& call) {
-  if (call.op.kind == CommOp::Kind::kSend) return std::make_unique<SendHandle>(*this, call);
-  return std::make_unique<RecvHandle>(*this, call);
+  if (call.op.kind == CommOp::Kind::kSend) {
+    return std::make_unique<TransferHandle<PendingSend>>(
+        *this, call, group_.mailbox(rank_, call.peer), call.input);
+  }
+  return std::make_unique<TransferHandle<PendingRecv>>(
+      *this, call, group_.mailbox(call.peer, rank_), call.output);
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::Split(int color, int key,

@@ -32,8 +32,8 @@ class ThreadCommunicator final : public HostCommunicator {
 
  private:
   class CollectiveHandle;
-  class SendHandle;
-  class RecvHandle;
+  template <typename Transfer>
+  class TransferHandle;
 
   // Throws base::CommError when the two ends of a message differ in type or size.
   void CheckFits(const CommOp& mine, const std::optional<Envelope>& other);

@@ -22,13 +22,14 @@ inline Bytes ZeroElements(int64_t count, base::DType dtype) {
   return Bytes(count * SizeBytes(dtype));
 }
 
-// Element i of rank r's test input depends on (r, i) alone. Floats are mixed in size, so that the
-// order of a sum shows in its last bits; integers are large, but the sum of
-// eight fits 64 bits.
+// Element i of rank r's test input depends on (r, i) alone, and repeats itself at no multiple of the
+// parts in which data travel. Floats are mixed in size, so that the order of a sum shows in its last
+// bits; integers are large, but the sum of eight fits 64 bits.
 inline Bytes TestElements(int rank, int64_t count, base::DType dtype) {
+  constexpr int64_t kPeriod = 10'007;
   const base::PhiloxKey key = base::MakePhiloxKey(7, "test input");
   Bytes bytes = ZeroElements(count, dtype);
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < std::min(count, kPeriod); ++i) {
     const auto draw =
         base::Philox4x32({static_cast<uint32_t>(i), static_cast<uint32_t>(rank)}, key);
     const float scale = static_cast<float>(1 << draw[1] % 8) / 16;
@@ -61,6 +62,11 @@ inline Bytes TestElements(int rank, int64_t count, base::DType dtype) {
         put(static_cast<uint16_t>(draw[0]));
         break;
     }
+  }
+  const int64_t period_bytes = kPeriod * SizeBytes(dtype);
+  const auto num_bytes = static_cast<int64_t>(bytes.size());
+  for (int64_t at = period_bytes; at < num_bytes; at += period_bytes) {
+    std::copy_n(bytes.begin(), std::min(period_bytes, num_bytes - at), bytes.begin() + at);
   }
   return bytes;
 }
