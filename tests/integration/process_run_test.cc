@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "cost_model/base/check.h"
@@ -103,9 +104,14 @@ class ProcessRunTest : public ::testing::Test {
     LongRun run;
     run.command = std::make_unique<RunningCommand>(
         TrainOnCorpus("--comm gloo --steps 1000000 --metrics long.jsonl " + rest), *folder_);
-    EXPECT_TRUE(Await([] { return ReadRowCount() >= 3; }));
+    const bool has_begun = Await([] { return ReadRowCount() >= 3; });
     run.ranks = RanksOf(run.command->pid());
-    EXPECT_EQ(run.ranks.size(), 4U);
+    // What would be struck instead of a rank that is not there is this process.
+    if (!has_begun || run.ranks.size() != 4) {
+      run.command->Interrupt();
+      throw std::runtime_error(base::Concat(run.ranks.size(), " of 4 ranks, ", ReadRowCount(),
+                                            " steps: ", run.command->Wait().err));
+    }
     return run;
   }
   static int64_t ReadRowCount() {
@@ -259,7 +265,7 @@ TEST_F(ProcessRunTest, ARestartedRunEndsWithTheCurveOfAnUndisturbedOne) {
         TrainOnCorpus("--comm gloo --restart 2 --metrics restarted.jsonl --save restarted" + rest),
         *folder_);
     ASSERT_TRUE(Await([] { return fs::exists(folder_->Path("restarted/step_00000010")); }));
-    kill(RanksOf(command.pid())[victim], SIGKILL);
+    kill(RanksOf(command.pid()).at(victim), SIGKILL);
     const CommandResult result = command.Wait();
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.err, HasSubstr("restart 1 of 2 from restarted/step_"));

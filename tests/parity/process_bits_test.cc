@@ -119,7 +119,7 @@ TEST_F(ProcessBitsTest, GoldenCasesHaveTheLossesAndCheckpointsOfThreads) {
   }
 }
 
-// The four rows with the fewest ranks; `TESSERA_MOST_PROCESSES=4` for all of up to so many.
+// The four rows with the fewest ranks; `TESSERA_MOST_PROCESSES=16` for all of up to so many.
 std::vector<CoverTraining> SmallRows() {
   std::vector<CoverTraining> rows = CoverOfLayouts().trainings;
   const char* const most = std::getenv("TESSERA_MOST_PROCESSES");
