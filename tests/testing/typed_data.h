@@ -22,9 +22,9 @@ inline Bytes ZeroElements(int64_t count, base::DType dtype) {
   return Bytes(count * SizeBytes(dtype));
 }
 
-// Element i of rank r's test input depends on (r, i) alone, and repeats itself at no multiple of the
-// parts in which data travel. Floats are mixed in size, so that the order of a sum shows in its last
-// bits; integers are large, but the sum of eight fits 64 bits.
+// Element i of rank r's test input depends on (r, i) alone, and repeats itself at no multiple of
+// the parts in which data travel. Floats are mixed in size, so that the order of a sum shows in its
+// last bits; integers are large, but the sum of eight fits 64 bits.
 inline Bytes TestElements(int rank, int64_t count, base::DType dtype) {
   constexpr int64_t kPeriod = 10'007;
   const base::PhiloxKey key = base::MakePhiloxKey(7, "test input");
